@@ -136,9 +136,10 @@ func LeftOf(t testing.TB, s *kv.Store) string {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(from, e.Name()))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, e.Name()), text, 0o600) // #nosec G703 -- folders of a test
+		if err != nil {
+			t.Fatal(err)
 		}
+		err = os.WriteFile(filepath.Join(to, e.Name()), text, 0o600) // #nosec G703 -- folders of a test
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,10 +172,10 @@ func Form(t testing.TB, k *record.Kind, text string) *record.Form {
 		shape = record.Upload{Form: f}
 	}
 	in, err := field.Parse([]byte(text))
-	if err == nil {
-		err = field.Create(shape, in)
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := field.Create(shape, in); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -300,7 +301,10 @@ func LeftOver(tx *kv.Tx, id record.ID) []string {
 	var out []string
 	for b := range tables.All.Buckets().All() {
 		for k, v := range tx.Walk(b, nil, nil, false) {
-			if b != Bucket("change") && (bytes.Contains(k, id[:]) || bytes.Contains(v, id[:]) || bytes.Contains(v, []byte(id.String()))) {
+			if b == Bucket("change") {
+				continue
+			}
+			if bytes.Contains(k, id[:]) || bytes.Contains(v, id[:]) || bytes.Contains(v, []byte(id.String())) {
 				out = append(out, fmt.Sprintf("%s %x", b.Name, k))
 			}
 		}
@@ -411,7 +415,9 @@ func AddRequest(t testing.TB, s *kv.Store, owner record.ID, set func(*inbox.Requ
 
 // Came returns a received file.
 func Came(ref byte, size int64) inbox.Received {
-	return inbox.Received{Name: fmt.Sprintf("f%d.bin", ref), MimeType: "application/octet-stream", Ref: [32]byte{ref}, Size: size}
+	return inbox.Received{
+		Name: fmt.Sprintf("f%d.bin", ref), MimeType: "application/octet-stream", Ref: [32]byte{ref}, Size: size,
+	}
 }
 
 // Leave makes one complete transfer by a sender.
@@ -421,21 +427,27 @@ func Leave(s *kv.Store, q *inbox.Request, from string, files ...inbox.Received) 
 		size += f.Size
 	}
 	r, err := inbox.Reserve(s, context.Background(), q, from, size/2, size+3) // as estimated from the length of a body
-	for i := 1; err == nil && i < len(files); i++ {
-		err = r.Another()
-	}
-	if err == nil && r.Bytes() < size {
-		err = inbox.ErrNoRoom
-	}
 	if err != nil {
-		return nil, errors.Join(err, r.Release())
+		return nil, err
 	}
-	var got []*inbox.Item
+	got, err := leave(s, r, size, files)
+	return got, errors.Join(err, r.Release())
+}
+
+func leave(s *kv.Store, r *inbox.Reservation, size int64, files []inbox.Received) (got []*inbox.Item, err error) {
+	for range len(files) - 1 {
+		if err := r.Another(); err != nil {
+			return nil, err
+		}
+	}
+	if r.Bytes() < size {
+		return nil, inbox.ErrNoRoom
+	}
 	err = s.Update(func(tx *kv.Tx) (err error) {
 		got, err = inbox.Receive(tx, r, &inbox.SenderForm{Name: "Bob", Message: "hello"}, files)
 		return err
 	})
-	return got, errors.Join(err, r.Release())
+	return got, err
 }
 
 // HangEnv is the environment variable that makes a process reading a working copy for
@@ -467,19 +479,19 @@ func misbehave(how string) {
 func Flip(t *testing.T, path string, at int64) {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err == nil {
-		if at < 0 {
-			at += int64(len(b))
-		}
-		b[at] ^= 4
-		f, err2 := os.OpenFile(path, os.O_WRONLY, 0)
-		err = err2
-		if err == nil {
-			_, err = f.WriteAt(b[at:at+1], at)
-			err = errors.Join(err, f.Close())
-		}
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	if at < 0 {
+		at += int64(len(b))
+	}
+	b[at] ^= 4
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(b[at:at+1], at)
+	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -508,7 +520,8 @@ func Anyone(t *testing.T, s *kv.Store) (id record.ID) {
 
 // BeginSent begins an upload by a sender.
 func BeginSent(s *kv.Store, q *inbox.Request, from string, length int64) (*inbox.Upload, string, error) {
-	return inbox.BeginSenderUpload(s, context.Background(), q, inbox.Upload{Length: length, Name: "Bob", Message: "hello"}, from, "")
+	u := inbox.Upload{Length: length, Name: "Bob", Message: "hello"}
+	return inbox.BeginSenderUpload(s, context.Background(), q, u, from, "")
 }
 
 // Receive ends an upload by a sender.
@@ -562,21 +575,23 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	s := OpenAt(t, dir, nil)
 	u := User(t, s, "ann")
 	Update(t, s, func(tx *kv.Tx) error {
-		_, _, err := people.AddKey(tx, people.Key{Owner: u.ID, Name: "k"})
-		if err == nil {
-			_, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID, Events: []jobs.Event{jobs.AllEvents}, Enabled: true})
+		if _, _, err := people.AddKey(tx, people.Key{Owner: u.ID, Name: "k"}); err != nil {
+			return err
 		}
-		if err == nil {
-			_, _, err = people.AddDevice(tx, "extension", "192.0.2.1", "192.0.2.1/32")
+		hook := jobs.Webhook{Owner: u.ID, Events: []jobs.Event{jobs.AllEvents}, Enabled: true}
+		if _, err := jobs.AddWebhook(tx, hook); err != nil {
+			return err
 		}
-		if err == nil {
-			_, _, err = people.AddPasskey(tx, people.Passkey{Owner: u.ID, Name: "phone", Credential: []byte("id"), Key: []byte("key")})
+		if _, _, err := people.AddDevice(tx, "extension", "192.0.2.1", "192.0.2.1/32"); err != nil {
+			return err
 		}
-		if err == nil {
-			err = people.AddIdentity(tx, u.ID, "https://id.example.org", "248289761001", "ann", "")
+		phone := people.Passkey{Owner: u.ID, Name: "phone", Credential: []byte("id"), Key: []byte("key")}
+		if _, _, err := people.AddPasskey(tx, phone); err != nil {
+			return err
 		}
-		return err
+		return people.AddIdentity(tx, u.ID, "https://id.example.org", "248289761001", "ann", "")
 	})
+
 	q := AddRequest(t, s, u.ID, func(f *inbox.RequestForm) { f.PerSender = 5 })
 	if _, err := Leave(s, q, "here", Came(2, 3), Came(3, 3)); err != nil {
 		t.Fatal(err)
@@ -584,8 +599,12 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	inbox.RequestSeen(s, q)
 	sent, _ := Due(t, s)
 	Tried(t, s, sent[0], "")
+
 	gone := Add(t, s, u.ID, record.Notes, `{"content":"gone"}`)
-	for _, text := range []string{`{"content":"one","tags":["a","b"],"isPublic":true,"logVisits":true}`, `{"content":"two","tags":["b"],"isFavorite":true,"expiresAt":"2999-01-01T00:00:00Z"}`} {
+	for _, text := range []string{
+		`{"content":"one","tags":["a","b"],"isPublic":true,"logVisits":true}`,
+		`{"content":"two","tags":["b"],"isFavorite":true,"expiresAt":"2999-01-01T00:00:00Z"}`,
+	} {
 		r := Add(t, s, u.ID, record.Notes, text)
 		if !r.Public {
 			continue
@@ -601,23 +620,26 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 		file, err := catalog.Add(tx, catalog.Draft{
 			Owner: u.ID, Kind: record.Files, Form: f, Content: &record.Content{Ref: [32]byte{1}, Size: 5},
 		})
-		if err == nil {
-			_, err = inbox.AddUpload(tx, inbox.Upload{Owner: u.ID, Length: 7, Slug: "to-come"})
-		}
-		if err == nil {
-			_, _, err = inbox.AddSenderUpload(tx, q, inbox.Upload{Length: 5}, "a", 1<<30)
-		}
-		if err == nil {
-			_, err = jobs.AddFetch(tx, jobs.Fetch{Owner: u.ID, URL: "https://go.dev", Slug: "to-fetch"})
-		}
 		if err != nil {
+			return err
+		}
+		if _, err := inbox.AddUpload(tx, inbox.Upload{Owner: u.ID, Length: 7, Slug: "to-come"}); err != nil {
+			return err
+		}
+		if _, _, err := inbox.AddSenderUpload(tx, q, inbox.Upload{Length: 5}, "a", 1<<30); err != nil {
+			return err
+		}
+		fetch := jobs.Fetch{Owner: u.ID, URL: "https://go.dev", Slug: "to-fetch"}
+		if _, err := jobs.AddFetch(tx, fetch); err != nil {
 			return err
 		}
 		r, err := catalog.Record(tx, u.ID, record.Notes, gone.ID.String())
 		if err != nil {
 			return err
 		}
-		for _, source := range []string{`{"folderId":"` + file.Folder.String() + `"}`, `{"tag":"b"}`, `{"items":["` + file.ID.String() + `"]}`} {
+		for _, source := range []string{
+			`{"folderId":"` + file.Folder.String() + `"}`, `{"tag":"b"}`, `{"items":["` + file.ID.String() + `"]}`,
+		} {
 			if _, err := catalog.Add(tx, catalog.Draft{
 				Owner: u.ID, Kind: record.Collections, Form: Form(t, record.Collections, `{"title":"c","source":`+source+`}`),
 			}); err != nil {
@@ -626,6 +648,7 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 		}
 		return catalog.Remove(tx, r)
 	})
+
 	deleted := Add(t, s, u.ID, record.Notes, `{"content":"deleted","tags":["a"],"isPublic":true}`)
 	if err := catalog.Seen(s, deleted, history.Visit{}); err != nil {
 		t.Fatal(err)
@@ -637,17 +660,22 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	link := Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/deleted"}`)
 	Update(t, s, func(tx *kv.Tx) error {
 		file, err := catalog.Add(tx, catalog.Draft{
-			Owner: u.ID, Kind: record.Files, Form: Form(t, record.Files, `{}`), Content: &record.Content{Ref: [32]byte{7}, Size: 5},
+			Owner: u.ID, Kind: record.Files, Form: Form(t, record.Files, `{}`),
+			Content: &record.Content{Ref: [32]byte{7}, Size: 5},
 		})
-		if err == nil {
-			err = catalog.Replace(tx, file, &record.File{OriginalName: "other", Size: 6}, &record.Content{Ref: [32]byte{6}, Size: 6}, "test")
+		if err != nil {
+			return err
+		}
+		other := &record.File{OriginalName: "other", Size: 6}
+		if err := catalog.Replace(tx, file, other, &record.Content{Ref: [32]byte{6}, Size: 6}, "test"); err != nil {
+			return err
 		}
 		for _, r := range []*record.Record{deleted, link, file} {
-			if err == nil {
-				err = catalog.Trash(tx, r, "test")
+			if err := catalog.Trash(tx, r, "test"); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -683,7 +711,8 @@ func EditBy(t testing.TB, s *kv.Store, r *record.Record, by, text string) *recor
 	t.Helper()
 	var now *record.Record
 	Update(t, s, func(tx *kv.Tx) (err error) {
-		if now, err = catalog.Record(tx, r.Owner, r.Kind, r.ID.String()); err != nil {
+		now, err = catalog.Record(tx, r.Owner, r.Kind, r.ID.String())
+		if err != nil {
 			return err
 		}
 		f, err := Patch(now, text)
@@ -710,7 +739,8 @@ func HookFor(t testing.TB, s *kv.Store, owner record.ID, events ...jobs.Event) (
 func Due(t testing.TB, s *kv.Store) (found []jobs.Place, wait time.Duration) {
 	t.Helper()
 	View(t, s, func(tx *kv.Tx) error {
-		turns, left, err := jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 1 << 20 }, func(jobs.Due) bool { return false })
+		room := func(*jobs.Webhook) int { return 1 << 20 }
+		turns, left, err := jobs.DueDeliveries(tx, room, func(jobs.Due) bool { return false })
 		for _, next := range turns {
 			found = append(found, next.Place)
 		}
