@@ -241,7 +241,10 @@ func (c *timekeeper) start(tx *table.Tx) {
 // stop saves the time when the store is closed.
 func (c *timekeeper) stop(s *Store) error {
 	return errors.Join(c.watch(s, true), s.Update(func(tx *Tx) error {
-		return errors.Join(tx.Put(workcopy.MetaBucket, MetaInstant, tx.Instant()), c.saveMonotonic(tx.Tx, tx.Now))
+		if err := tx.Put(workcopy.MetaBucket, MetaInstant, tx.Instant()); err != nil {
+			return err
+		}
+		return c.saveMonotonic(tx.Tx, tx.Now)
 	}))
 }
 

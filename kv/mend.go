@@ -30,7 +30,8 @@ func (schema *Schema) Rederive(from, to *bolt.DB, lost func(error)) error {
 		var b *bolt.Tx
 		var added *table.Mem
 		begin := func() (err error) {
-			if b, err = to.Begin(true); err != nil {
+			b, err = to.Begin(true)
+			if err != nil {
 				return err
 			}
 			added = new(table.Mem)
@@ -38,7 +39,10 @@ func (schema *Schema) Rederive(from, to *bolt.DB, lost func(error)) error {
 			return table.Create(b, buckets)
 		}
 		commit := func() error {
-			if err := errors.Join(r.Flush(), added.Apply(b, buckets)); err != nil {
+			if err := r.Flush(); err != nil {
+				return err
+			}
+			if err := added.Apply(b, buckets); err != nil {
 				return err
 			}
 			return b.Commit()
@@ -57,6 +61,7 @@ func (schema *Schema) Rederive(from, to *bolt.DB, lost func(error)) error {
 			}
 			return begin()
 		}
+
 		for _, t := range schema.Tables {
 			if t.Refill == nil {
 				continue
@@ -131,6 +136,7 @@ func CopyRows[T any](r *Refill, t *table.Table[T], m Mending[T]) error {
 				return err
 			}
 		}
+
 		err := t.Put(r.Tx.Tx, v)
 		if errors.As(err, new(*table.Taken)) && m.Rename != nil {
 			if err := m.Rename(r, v); err != nil {
@@ -142,11 +148,13 @@ func CopyRows[T any](r *Refill, t *table.Table[T], m Mending[T]) error {
 			r.Lost(fmt.Errorf("%s: a row has the name of another: %w", t.Rows.Name, err))
 			continue
 		}
-		if err == nil && m.Then != nil {
-			err = m.Then(r, v)
-		}
 		if err != nil {
 			return err
+		}
+		if m.Then != nil {
+			if err := m.Then(r, v); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

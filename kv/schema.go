@@ -170,7 +170,8 @@ func DropRows[T any](t *table.Table[T]) func(*Tx, record.ID) (bool, error) {
 func (tx *Tx) DropKeys(b table.Bucket, owner record.ID, each func(key []byte) error) (done bool, err error) {
 	var some [][]byte
 	for k := range tx.Walk(b, owner[:], nil, false) {
-		if some = append(some, bytes.Clone(k)); len(some) == RemoveBatch {
+		some = append(some, bytes.Clone(k))
+		if len(some) == RemoveBatch {
 			break
 		}
 	}

@@ -94,25 +94,10 @@ func (s *Store) ScrubNow() {
 func (c *scrubber) scrubAndHeal() bool {
 	s := c.s
 	wrong, err := c.scrub()
-	if err == nil && wrong != nil {
-		// The working copy holds everything, as its digest proves. A snapshot of it
-		// makes the damaged part unnecessary.
-		s.log.Error("the journal is damaged; starting a new generation from the working copy", "damage", wrong)
-		damage := wrong
-		wrong, err = c.heal()
-		c.note(func(h *JournalHealth) {
-			h.Damaged, h.Healed = []string{damage.Error()}, time.Time{}
-			if err == nil && wrong == nil {
-				h.Healed = s.clock.now().UTC()
-			}
-		})
-		if err == nil && wrong == nil {
-			s.log.Warn("the journal is whole again: a new generation has replaced the damaged one", "damage", damage)
-		} else if s.stopping.Err() == nil {
-			s.log.Error("the damaged journal could not be replaced: commits since the damage exist only in the "+
-				"working copy; make a backup now", "damage", damage, "error", errors.Join(err, wrong))
-		}
+	if wrong != nil && err == nil {
+		wrong, err = c.replace(wrong)
 	}
+
 	switch {
 	case s.stopping.Err() != nil:
 		return false
@@ -127,6 +112,32 @@ func (c *scrubber) scrubAndHeal() bool {
 		}
 	})
 	return wrong == nil
+}
+
+// replace heals the journal of damage that a scrub has found, and tells about it. It returns what
+// a scrub finds afterwards.
+func (c *scrubber) replace(damage error) (wrong, err error) {
+	s := c.s
+	// The working copy holds everything, as its digest proves. A snapshot of it
+	// makes the damaged part unnecessary.
+	s.log.Error("the journal is damaged; starting a new generation from the working copy", "damage", damage)
+	wrong, err = c.heal()
+	whole := wrong == nil && err == nil
+	c.note(func(h *JournalHealth) {
+		h.Damaged, h.Healed = []string{damage.Error()}, time.Time{}
+		if whole {
+			h.Healed = s.clock.now().UTC()
+		}
+	})
+
+	switch {
+	case whole:
+		s.log.Warn("the journal is whole again: a new generation has replaced the damaged one", "damage", damage)
+	case s.stopping.Err() == nil:
+		s.log.Error("the damaged journal could not be replaced: commits since the damage exist only in the "+
+			"working copy; make a backup now", "damage", damage, "error", errors.Join(err, wrong))
+	}
+	return wrong, err
 }
 
 // scrub reads what a start would read now. It is slow on purpose.
@@ -184,7 +195,8 @@ func (c *scrubber) heal() (wrong, err error) {
 		if err := s.between(func() error {
 			for range 2 { // the first call may only learn that the previous snapshot failed
 				s.gen.due, s.gen.retry = true, time.Time{}
-				if s.gen.renew(s); !s.gen.due || s.gen.busy != nil {
+				s.gen.renew(s)
+				if !s.gen.due || s.gen.busy != nil {
 					break
 				}
 			}

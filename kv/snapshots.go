@@ -42,7 +42,8 @@ func (g *generation) renew(s *Store) {
 	if g.busy != nil {
 		select {
 		case size := <-g.busy:
-			if g.busy = nil; size == 0 {
+			g.busy = nil
+			if size == 0 {
 				g.due, g.retry = true, now.Add(snapshotRetry)
 			} else {
 				g.size = size
@@ -51,6 +52,7 @@ func (g *generation) renew(s *Store) {
 			return
 		}
 	}
+
 	switch {
 	case now.Before(g.retry):
 		return
@@ -58,6 +60,7 @@ func (g *generation) renew(s *Store) {
 	default:
 		return
 	}
+
 	v, err := s.beginPart()
 	if err != nil {
 		g.retry = now.Add(snapshotRetry)
@@ -121,7 +124,8 @@ func (s *Store) unmapped(v view, all func(func(journal.Op) bool)) func(func(jour
 		all(func(op journal.Op) bool {
 			read += len(op.Key) + len(op.Value)
 			if read > 2<<20 {
-				if read = 0; workcopy.FileMemory() > workcopy.MostMapped {
+				read = 0
+				if workcopy.FileMemory() > workcopy.MostMapped {
 					_ = workcopy.Relax(v.bolt) // if this fails, the memory is given back later
 				}
 			}

@@ -68,16 +68,18 @@ func (d *diskSpace) open(dir string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err == nil && info.Mode().IsRegular():
+	case err != nil:
+		return err
+	case info.Mode().IsRegular():
 		d.held.Store(true)
-	case err == nil:
+	default:
 		// Something else has the name. Removing it lets the ballast be made again;
 		// nothing else needs the name.
 		if err := f.Remove(ballastName); err != nil {
 			d.log.Warn("cache/ballast is not a file and cannot be removed", "error", err)
 		}
 	}
-	return err
+	return nil
 }
 
 // forJournal tells the journal about the disk.
@@ -150,27 +152,34 @@ func (d *diskSpace) check() {
 			d.log.Info("there is room on the disk again", "freeBytes", r.Free)
 		}
 	}
+
 	if r.Free < keep && time.Since(d.pruned) > time.Minute {
 		d.pruned = time.Now()
 		if err := d.prune(); err != nil {
 			d.log.Warn("old parts of the journal could not be removed to make room", "error", err)
 		}
 	}
+
 	size := min(ballastMost, r.Total/ballastShare)
 	switch held := d.held.Load(); {
 	case held && r.Free < size:
 		d.removeBallast()
 	case !held && !d.full.Load() && r.Free > keep/4+2*size && time.Now().Unix()-d.balked.Load() > ballastRetry:
-		// Random bytes, because a file system may compress others.
-		if err := d.folder.Publish(ballastName, func(w io.Writer) error {
-			_, err := io.CopyN(w, rand.Reader, int64(size))
-			return err
-		}); err == nil {
-			d.held.Store(true)
-		} else {
-			d.balked.Store(time.Now().Unix())
-		}
+		d.makeBallast(int64(size))
 	}
+}
+
+// makeBallast writes random bytes, because a file system may compress others.
+func (d *diskSpace) makeBallast(size int64) {
+	err := d.folder.Publish(ballastName, func(w io.Writer) error {
+		_, err := io.CopyN(w, rand.Reader, size)
+		return err
+	})
+	if err != nil {
+		d.balked.Store(time.Now().Unix())
+		return
+	}
+	d.held.Store(true)
 }
 
 // removeBallast makes room for removals and reports whether it did.

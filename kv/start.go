@@ -67,20 +67,28 @@ func fits(dir string, db *bolt.DB) error {
 // store must have its secret.
 func (s *Store) keepInstance() error {
 	named, err := datadir.ReadInstance(s.dir)
-	if err == nil && named != "" || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return err
-	}
-	if err == nil {
+	case named != "":
+		return nil
+	default:
 		s.log.Warn("the file " + datadir.InstanceName + " cannot be parsed; writing it again")
 	}
-	secret, err := s.Secret() // the commit that made it may be in memory only
-	if err == nil {
-		err = datadir.WriteInstance(s.dir, datadir.InstanceOf(secret[:]))
-	}
-	if err != nil {
+
+	if err := s.writeInstance(); err != nil {
 		return fmt.Errorf("cannot write the file %s: %w", datadir.InstanceName, err)
 	}
 	return nil
+}
+
+func (s *Store) writeInstance() error {
+	secret, err := s.Secret() // the commit that made it may be in memory only
+	if err != nil {
+		return err
+	}
+	return datadir.WriteInstance(s.dir, datadir.InstanceOf(secret[:]))
 }
 
 // Instance returns the instance of the inspected journal, as Origin does.
@@ -104,92 +112,60 @@ func secretOf(db *bolt.DB) (secret []byte, err error) {
 // whole and nothing has touched it since; otherwise it rebuilds the copy from the
 // journal. An unproven copy is never opened: torn ones panic, hang, or look empty.
 func (s *Store) load() error {
-	cache := filepath.Join(s.dir, "cache")
-	path := filepath.Join(cache, "kist.db")
-	fresh, err := s.journal.Empty()
+	path := filepath.Join(s.dir, "cache", "kist.db")
+	made := path + ".new"
+	fresh, err := s.beginFirst()
 	if err != nil {
 		return err
 	}
-	if fresh {
-		if err := Unused(s.dir); err != nil {
-			return err
-		}
-		// The journal must exist before the working copy, which is refused without one.
-		if err := s.journal.Begin(s.state); err != nil {
-			return err
-		}
-	}
-	if err := makeCache(cache); err != nil {
+	if err := makeCache(filepath.Dir(path)); err != nil {
 		return err
 	}
 	// An earlier start may have been killed. All of cache/ may be removed while no server runs, so
 	// it does not matter what has the names.
-	if err := errors.Join(os.RemoveAll(path+".new"), os.RemoveAll(path+".new"+workcopy.RunsSuffix)); err != nil {
+	if err := errors.Join(os.RemoveAll(made), os.RemoveAll(made+workcopy.RunsSuffix)); err != nil {
 		return fmt.Errorf("cannot remove an unfinished working copy: %w", err)
 	}
-	clean, certified := datadir.ReadProof(s.dir)
-	proven := certified && clean.Holds(path)
-	if proven && s.journal.Resume(clean.State(), clean.Log, clean.LogSize) == nil {
-		db, err := workcopy.OpenCopy(path)
-		if err == nil {
-			s.bolt = db
-			s.state = clean.State()
-			return fits(s.dir, db)
-		}
-		s.log.Warn("the working copy cannot be opened; rebuilding it", "error", err)
+
+	stop := stopped{path: path}
+	stop.Proof, stop.certified = datadir.ReadProof(s.dir)
+	stop.proven = stop.certified && stop.Holds(path)
+	if opened, err := s.resume(stop); opened || err != nil {
+		return err
 	}
 
 	start := time.Now()
 	var progress func(share float64)
 	if !fresh && s.rebuilding != nil {
-		if progress, err = s.rebuilding(); err != nil {
+		progress, err = s.rebuilding()
+		if err != nil {
 			return err
 		}
 	}
-	var done journal.Replayed
-	var entries int
-	err = s.inRoom(func() error {
-		var err error
-		done, entries, err = workcopy.Rebuild(s.journal, path+".new", s.buckets, false, progress)
-		return err
-	}, func() (bool, error) { return s.giveUpCopy(clean, certified) })
-	if err != nil {
-		if proven && workcopy.Harmed(err) {
-			if healed, failed := s.restart(path, clean, nil, err); healed || failed != nil {
-				return failed
-			}
-		}
+	done, entries, err := s.rebuild(stop, made, progress)
+	switch {
+	case workcopy.Harmed(err):
+		return s.heal(stop, nil, err)
+	case err != nil:
 		return refusal(err)
 	}
-	secret, err := examine(s.dir, path+".new")
+
+	secret, err := examine(s.dir, made)
 	if err != nil {
-		return errors.Join(err, workcopy.Remove(path+".new"))
+		return errors.Join(err, workcopy.Remove(made))
 	}
-	switch {
-	case !certified || done.Seq >= clean.Seq:
-	case !clean.Here(s.dir):
-		// The journal may have been copied before the proof of a later stop. A copy
-		// that was cut short looks the same.
-		s.log.Warn("this copy of the data ends when its journal was read; a later stop had more commits",
-			"commits", done.Seq, "atTheStop", clean.Seq)
-	default:
-		harm := workcopy.Inconsistent(fmt.Sprintf("journal/%s is damaged: it ends at record %d, "+
-			"and the last stop was at %d", clean.Log, done.Seq, clean.Seq))
-		if proven {
-			if healed, failed := s.restart(path, clean, secret, harm); healed || failed != nil {
-				return errors.Join(failed, workcopy.Remove(path+".new"))
-			}
-		}
-		return errors.Join(refusal(harm), workcopy.Remove(path+".new"))
+	if harm := s.shortened(stop, done); harm != nil {
+		return errors.Join(s.heal(stop, secret, harm), workcopy.Remove(made))
 	}
 	if harm := lastRecord(s.dir, s.buckets, done); harm != nil {
 		harm = fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm)
-		return errors.Join(harm, workcopy.Remove(path+".new"))
+		return errors.Join(harm, workcopy.Remove(made))
 	}
 	if err := s.inRoom(func() error { return s.redo(done.Snapshot) }, nil); err != nil {
-		return errors.Join(err, workcopy.Remove(path+".new"))
+		return errors.Join(err, workcopy.Remove(made))
 	}
-	if err := replaceCopy(path+".new", path); err != nil {
+
+	if err := replaceCopy(made, path); err != nil {
 		return fmt.Errorf("cannot put the new working copy in place: %w", err)
 	}
 	db, err := workcopy.OpenCopy(path)
@@ -211,10 +187,86 @@ func (s *Store) load() error {
 	return s.inRoom(func() error { return s.journal.Begin(s.state) }, nil)
 }
 
+// beginFirst begins a journal if the data directory is new, and reports whether it is.
+func (s *Store) beginFirst() (fresh bool, err error) {
+	fresh, err = s.journal.Empty()
+	if err != nil || !fresh {
+		return false, err
+	}
+	if err := Unused(s.dir); err != nil {
+		return false, err
+	}
+	// The journal must exist before the working copy, which is refused without one.
+	return true, s.journal.Begin(s.state)
+}
+
+// stopped is what a start knows about the last stop.
+type stopped struct {
+	datadir.Proof
+	path      string // of the working copy
+	certified bool   // the stop was clean and left the proof
+	proven    bool   // the working copy is as the proof says
+}
+
+// resume opens the working copy if the last stop proves it and the journal goes on from there. It
+// returns false if the copy must be rebuilt.
+func (s *Store) resume(stop stopped) (opened bool, err error) {
+	if !stop.proven || s.journal.Resume(stop.State(), stop.Log, stop.LogSize) != nil {
+		return false, nil
+	}
+	db, err := workcopy.OpenCopy(stop.path)
+	if err != nil {
+		s.log.Warn("the working copy cannot be opened; rebuilding it", "error", err)
+		return false, nil
+	}
+	s.bolt = db
+	s.state = stop.State()
+	return true, fits(s.dir, db)
+}
+
+// rebuild makes a working copy from the journal.
+func (s *Store) rebuild(stop stopped, to string, progress func(share float64)) (
+	done journal.Replayed, entries int, err error,
+) {
+	err = s.inRoom(func() error {
+		var err error
+		done, entries, err = workcopy.Rebuild(s.journal, to, s.buckets, false, progress)
+		return err
+	}, func() (bool, error) { return s.giveUpCopy(stop.Proof, stop.certified) })
+	return done, entries, err
+}
+
+// shortened returns an error if the journal ends before the last stop. In a copy of the data
+// directory it may.
+func (s *Store) shortened(stop stopped, done journal.Replayed) error {
+	if !stop.certified || done.Seq >= stop.Seq {
+		return nil
+	}
+	if !stop.Here(s.dir) {
+		// The journal may have been copied before the proof of a later stop. A copy
+		// that was cut short looks the same.
+		s.log.Warn("this copy of the data ends when its journal was read; a later stop had more commits",
+			"commits", done.Seq, "atTheStop", stop.Seq)
+		return nil
+	}
+	return workcopy.Inconsistent(fmt.Sprintf("journal/%s is damaged: it ends at record %d, "+
+		"and the last stop was at %d", stop.Log, done.Seq, stop.Seq))
+}
+
+// heal opens the working copy in place of a damaged journal, if the last stop proves it whole.
+// Otherwise its error says what to do about the damage. secret is the journal's, nil if unknown.
+func (s *Store) heal(stop stopped, secret []byte, damage error) error {
+	if stop.proven {
+		if healed, err := s.restart(stop.path, stop.Proof, secret, damage); healed || err != nil {
+			return err
+		}
+	}
+	return refusal(damage)
+}
+
 // replaceCopy puts a new working copy in place. A folder that has its name is removed.
 func replaceCopy(from, to string) error {
-	info, err := os.Lstat(to)
-	if err == nil && info.IsDir() {
+	if info, err := os.Lstat(to); err == nil && info.IsDir() {
 		if err := os.RemoveAll(to); err != nil {
 			return err
 		}
@@ -228,7 +280,8 @@ func (s *Store) redo(from uint64) error {
 	var to *blobs.Store
 	err := s.journal.Records(from, workcopy.Carried(func(ref [32]byte, b []byte) (err error) {
 		if to == nil {
-			if to, err = blobs.OpenIn(s.dir); err != nil {
+			to, err = blobs.OpenIn(s.dir)
+			if err != nil {
 				return err
 			}
 		}

@@ -121,12 +121,14 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Store{
 		dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: cmp.Or(o.Log, slog.Default()),
 		lock: l, rebuilding: o.Rebuild, jobs: make(chan *job, 256), changed: make(chan struct{}, 1),
 	}
 	s.clock.log, s.clock.now, s.clock.elapsed = s.log, o.Now, o.Elapsed
-	if s.clock.uptime = o.Monotonic; o.Monotonic == nil {
+	s.clock.uptime = o.Monotonic
+	if o.Monotonic == nil {
 		start := time.Now()
 		s.clock.uptime = func() time.Duration { return time.Since(start) }
 	}
@@ -134,14 +136,17 @@ func Open(dir string, o Options) (*Store, error) {
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
 	s.scrubs.s, s.scrubs.wanted = s, make(chan struct{}, 1)
-	if s.scrubs.timer = o.Timer; o.Timer == nil {
+	s.scrubs.timer = o.Timer
+	if o.Timer == nil {
 		s.scrubs.timer = time.After
 	}
 	s.space.log, s.space.prune = s.log, func() error { return s.journal.Prune() }
-	if s.space.space = o.Space; o.Space == nil {
+	s.space.space = o.Space
+	if o.Space == nil {
 		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
 	s.behind.start(s)
+
 	if err := s.open(o.Ship); err != nil {
 		return nil, errors.Join(err, l.Release())
 	}
@@ -179,14 +184,14 @@ func (s *Store) open(shipper *ship.Shipper) error {
 	j.Aside(filepath.Join(s.dir, "cache"))
 	j.OnDisk(s.space.forJournal)
 
-	err = s.openOn(shipper)
-	if err != nil {
+	if err := s.openOn(shipper); err != nil {
 		err = errors.Join(err, j.Close())
 		if s.bolt != nil {
 			err = errors.Join(err, s.bolt.Close())
 		}
+		return err
 	}
-	return err
+	return nil
 }
 
 // openOn is open once there is a journal, which open closes after an error.
@@ -232,6 +237,7 @@ func (s *Store) prepare() error {
 	if err := s.bolt.Update(func(b *bolt.Tx) error { return table.Create(b, s.buckets) }); err != nil {
 		return err
 	}
+
 	from := uint32(workcopy.Format)
 	err := s.View(func(tx *Tx) error {
 		s.clock.start(tx.Tx)
@@ -246,12 +252,15 @@ func (s *Store) prepare() error {
 		}
 		return nil
 	})
-	if err == nil && from < workcopy.Format {
-		err = s.upgrade(from)
-	}
 	if err != nil {
 		return err
 	}
+	if from < workcopy.Format {
+		if err := s.upgrade(from); err != nil {
+			return err
+		}
+	}
+
 	j := &job{fn: func(tx *Tx) error {
 		if !tx.textsHold() {
 			if err := tx.sumTexts(); err != nil {
@@ -275,9 +284,13 @@ func (s *Store) prepare() error {
 		return tx.Put(workcopy.MetaBucket, workcopy.MetaFormat, binary.BigEndian.AppendUint32(nil, workcopy.Format))
 	}}
 	_, err = s.commit([]*job{j})
-	if err = errors.Join(err, j.err); err != nil {
+	if j.err != nil {
+		return j.err
+	}
+	if err != nil {
 		return err
 	}
+
 	return s.View(func(tx *Tx) error {
 		for _, t := range s.schema.Tables {
 			if t.Load != nil {
@@ -386,16 +399,18 @@ func (s *Store) Close() error {
 			err = errors.Join(s.Flush(), s.clock.stop(s))
 		}
 		err = errors.Join(err, s.ship.Close())
+
 		s.closing.Lock()
 		s.closed = true
 		close(s.jobs)
 		s.closing.Unlock()
 		s.work.Wait()
 		err = errors.Join(err, s.behind.left)
+
 		log, size := s.journal.End()
 		db := s.bolt
 		err = errors.Join(err, db.Sync(), db.Close(), s.journal.Close(), s.space.folder.Close())
-		if err == nil {
+		if err == nil { // otherwise there is no proof
 			err = datadir.Certify(s.dir, s.state, log, size)
 		}
 		err = errors.Join(err, s.lock.Release())

@@ -46,6 +46,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	if empty, err := j.Empty(); err != nil || empty {
 		return nil, errors.Join(err, fmt.Errorf("journal/ is empty in %s", dir))
 	}
+
 	told := map[string]bool{}
 	once := func(err error) {
 		if !told[err.Error()] {
@@ -56,6 +57,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	if err := j.Check(read, once); err != nil {
 		return nil, err
 	}
+
 	i := &Inspection{path: filepath.Join(scratch, "kist.db")}
 	i.Replayed, i.Entries, err = workcopy.Rebuild(j, i.path, schema.Buckets(), true, nil)
 	whole := err == nil
@@ -70,6 +72,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	default: // a newer format, or a failure of the system
 		return nil, errors.Join(err, workcopy.Remove(i.path))
 	}
+
 	if whole {
 		if err := lastRecord(dir, schema.Buckets(), i.Replayed); err != nil {
 			once(err)
@@ -79,6 +82,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 		once(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d",
 			clean.Log, i.Seq, clean.Seq))
 	}
+
 	db, err := workcopy.OpenCopy(i.path)
 	if err != nil {
 		return nil, err
@@ -171,17 +175,18 @@ func IndexContents[T any](
 	return &ContentIndex{
 		Bucket: b,
 		Size: func(tx *Tx, key []byte) (n int64, found bool) {
-			if v, err := t.Get(tx.Tx, key); err == nil {
-				n, found = size(v), size(v) >= 0
+			v, err := t.Get(tx.Tx, key)
+			if err != nil {
+				return 0, false
 			}
-			return n, found
+			return size(v), size(v) >= 0
 		},
 		Holder: func(tx *Tx, key []byte) (h Holder, found bool) {
 			v, err := t.Get(tx.Tx, key)
-			if err == nil {
-				h = holder(v)
+			if err != nil {
+				return h, false
 			}
-			return h, err == nil
+			return holder(v), true
 		},
 	}
 }
@@ -348,27 +353,32 @@ func (s *Store) CheckCopy(problem func(error)) error {
 			return err
 		}
 		at = s.state
-		db := s.bolt
-		if tx, err = db.Begin(false); err == nil {
-			writer, err = db.Begin(true) // bbolt's check must not run beside a writer
+		tx, err = s.bolt.Begin(false)
+		if err != nil {
+			return err
 		}
-		return err
+		writer, err = s.bolt.Begin(true) // bbolt's check must not run beside a writer
+		if err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		return nil
 	})
-	sound := true
-	if writer != nil {
-		for err := range writer.Check() {
-			sound = false
-			problem(fmt.Errorf("cache/kist.db: %w", err))
-		}
-		err = errors.Join(err, writer.Rollback())
-	}
-	if tx == nil {
+	if err != nil {
 		return err
 	}
-	if err == nil && sound {
+
+	sound := true
+	for err := range writer.Check() {
+		sound = false
+		problem(fmt.Errorf("cache/kist.db: %w", err))
+	}
+	if err := writer.Rollback(); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	if sound {
 		checkContents(tx, s.buckets, at, problem)
 	}
-	return errors.Join(err, tx.Rollback())
+	return tx.Rollback()
 }
 
 func checkContents(tx *bolt.Tx, buckets *table.Buckets, at journal.State, problem func(error)) {
