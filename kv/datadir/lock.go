@@ -53,15 +53,20 @@ func Acquire(path string) (*Lock, error) {
 		}
 		<-time.After(20 * time.Millisecond)
 	}
+
 	l := &Lock{f}
-	if err := errors.Join(f.Truncate(0), writeText(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
+	if err := writeHolder(f, os.Getpid()); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write the lock file: %w", err), l.Release())
 	}
 	return l, nil
 }
 
-func writeText(f *os.File, text string) error {
-	_, err := f.WriteAt([]byte(text), 0)
+// writeHolder makes the file hold a process id and nothing else.
+func writeHolder(f *os.File, pid int) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(pid)+"\n"), 0)
 	return err
 }
 

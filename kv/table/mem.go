@@ -185,7 +185,8 @@ func (c *cursor) seek(key []byte) {
 			c.nodes[i] = l.seek(key, c.version, nil).visible(c.version)
 		}
 	}
-	switch c.k, c.v = c.bolt.Seek(key); {
+	c.k, c.v = c.bolt.Seek(key)
+	switch {
 	case c.down && (key == nil || c.k == nil):
 		c.k, c.v = c.bolt.Last()
 	case c.down:
@@ -237,7 +238,8 @@ func (c *cursor) next() (k, v []byte) {
 			return nil, nil
 		}
 		if bytes.Equal(c.k, k) {
-			if v = c.v; c.down {
+			v = c.v
+			if c.down {
 				c.k, c.v = c.bolt.Prev()
 			} else {
 				c.k, c.v = c.bolt.Next()

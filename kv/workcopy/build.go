@@ -104,6 +104,7 @@ func (b *Builder) spill() error {
 	if room, err := disk.Space(filepath.Dir(b.Path)); err == nil && room.Free < uint64(len(b.part.mem)) {
 		return fmt.Errorf("cannot sort the journal: %w", syscall.ENOSPC)
 	}
+
 	from := b.end
 	w := bufio.NewWriterSize(io.NewOffsetWriter(b.file, from), 256<<10)
 	goesOn := len(b.runs) > 0 && bytes.Compare(b.part.key(0), b.last) > 0
@@ -128,11 +129,10 @@ func (b *Builder) spill() error {
 		} else {
 			head = binary.AppendUvarint(head, uint64(len(value))+1)
 		}
-		_, err := w.Write(head)
-		if err == nil {
-			_, err = w.Write(value)
+		if _, err := w.Write(head); err != nil {
+			return fmt.Errorf("cannot sort the journal: %w", err)
 		}
-		if err != nil {
+		if _, err := w.Write(value); err != nil {
 			return fmt.Errorf("cannot sort the journal: %w", err)
 		}
 		b.end += int64(len(head) + len(value))
@@ -142,6 +142,7 @@ func (b *Builder) spill() error {
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("cannot sort the journal: %w", err)
 	}
+
 	if goesOn {
 		b.runs[len(b.runs)-1].to = b.end
 	} else {
@@ -373,20 +374,28 @@ func (f *runReader) step(s *stream) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if f.key, err = f.fill(f.key, int(shared), int(n)); err != nil {
+	f.key, err = f.fill(f.key, int(shared), int(n))
+	if err != nil {
 		return false, err
 	}
 	s.key, s.value = f.key, nil
-	if n, err = binary.ReadUvarint(f.r); err != nil || n == 0 {
-		return err == nil, err
+
+	n, err = binary.ReadUvarint(f.r)
+	if err != nil {
+		return false, err
+	}
+	if n == 0 { // a removal
+		return true, nil
 	}
 	if cap(f.value) > batchBytes {
 		f.value = nil // releases the memory of one large value
 	}
-	if f.value, err = f.fill(f.value, 0, int(n-1)); err != nil {
+	f.value, err = f.fill(f.value, 0, int(n-1))
+	if err != nil {
 		return false, err
 	}
-	if s.value = f.value; s.value == nil {
+	s.value = f.value
+	if s.value == nil {
 		s.value = []byte{}
 	}
 	return true, nil

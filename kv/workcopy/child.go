@@ -51,12 +51,7 @@ func Child() {
 		return
 	}
 	go Guard()
-	var o order
-	err := json.Unmarshal([]byte(text), &o)
-	if err == nil {
-		err = export(o)
-	}
-	if err != nil {
+	if err := obey(text); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		if NoRoom(err) {
 			os.Exit(ExitNoRoom)
@@ -66,12 +61,22 @@ func Child() {
 	os.Exit(0)
 }
 
+// obey does what an order in JSON says.
+func obey(text string) error {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	return export(o)
+}
+
 // Guard ends the process when it uses more memory than reading a working copy may.
 func Guard() {
 	debug.SetMemoryLimit(childMemory / 2)
 	used := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	for range time.Tick(10 * time.Millisecond) {
-		if metrics.Read(used); used[0].Value.Uint64() > childMemory {
+		metrics.Read(used)
+		if used[0].Value.Uint64() > childMemory {
 			fmt.Fprintln(os.Stderr, "reading it takes too much memory")
 			os.Exit(1)
 		}
@@ -209,7 +214,7 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 // WriteJournal makes a journal that begins with a snapshot of the transaction.
-func WriteJournal(path string, tx *bolt.Tx, buckets *table.Buckets, at journal.State) error {
+func WriteJournal(path string, tx *bolt.Tx, buckets *table.Buckets, at journal.State) (err error) {
 	if err := disk.MakeFolder(path); err != nil {
 		return err
 	}
@@ -217,9 +222,10 @@ func WriteJournal(path string, tx *bolt.Tx, buckets *table.Buckets, at journal.S
 	if err != nil {
 		return err
 	}
-	err = j.Begin(at)
-	if err == nil {
-		err = j.Snapshot(context.Background(), at, Format, Everything(table.On(tx, 0), buckets))
+	defer func() { err = errors.Join(err, j.Close()) }()
+
+	if err := j.Begin(at); err != nil {
+		return err
 	}
-	return errors.Join(err, j.Close())
+	return j.Snapshot(context.Background(), at, Format, Everything(table.On(tx, 0), buckets))
 }

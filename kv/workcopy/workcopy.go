@@ -27,12 +27,13 @@ import (
 // creates and locks nothing. It does not look for other problems.
 func Readable(dir string) error {
 	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
-	if err == nil {
-		err = j.Close()
-	}
-	if errors.As(err, new(*journal.Newer)) {
+	switch {
+	case errors.As(err, new(*journal.Newer)):
 		return err
+	case err == nil:
+		_ = j.Close() // nothing was written
 	}
+
 	_, err = datadir.ReadInstance(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*datadir.Irregular)) {
 		return nil
@@ -118,16 +119,21 @@ func Rebuild(
 		defer j.Watch(nil)
 		b.tell = func(n, of int) { tell(reading + (1-reading)*float64(n)/float64(of)) }
 	}
+
 	done, err := j.Replay(b.Start, b.Apply)
-	damaged = damaged && (err == nil || Harmed(err))
-	if err == nil || damaged && b.db != nil {
+	if err != nil && !(damaged && Harmed(err)) {
+		return done, 0, errors.Join(err, b.drop())
+	}
+	if b.db != nil { // there is something readable
 		if failed := b.Finish(); failed != nil {
 			return done, 0, errors.Join(failed, b.drop())
 		}
 	}
-	if err == nil {
-		entries, err = agrees(b.db, buckets, done.Digest)
+	if err != nil {
+		return done, 0, errors.Join(err, b.Close())
 	}
+
+	entries, err = agrees(b.db, buckets, done.Digest)
 	if err != nil && !damaged {
 		return done, 0, errors.Join(err, b.drop())
 	}
