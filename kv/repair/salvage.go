@@ -97,23 +97,16 @@ func Repair(dir string, o RepairOptions) (_ *Repaired, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+
 	if err := putBack(dir, o.DryRun); err != nil {
 		return nil, err
 	}
 	if o.DryRun {
-		work, err := disk.NewScratch(cmp.Or(o.Scratch, os.TempDir()), datadir.DryPrefix)
-		if err != nil {
-			return nil, fmt.Errorf("cannot make a temporary folder (%w); name another folder with --scratch", err)
-		}
-		r, err := o.build(dir, work.Path)
-		if err == nil && o.Look != nil {
-			err = o.Look(r, work.Path)
-		}
-		return r, errors.Join(err, work.Close())
+		return o.dryRun(dir)
 	}
 	now := time.Now().UTC().Format(datadir.RepairTime)
 	scratch := filepath.Join(dir, datadir.RepairPrefix+now)
-	if err = os.Mkdir(scratch, 0o700); err != nil {
+	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return nil, err
 	}
 	r, err := o.build(dir, scratch)
@@ -128,6 +121,21 @@ func Repair(dir string, o RepairOptions) (_ *Repaired, err error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// dryRun makes the new journal in a temporary folder, where Look may look at it.
+func (o *RepairOptions) dryRun(dir string) (r *Repaired, err error) {
+	work, err := disk.NewScratch(cmp.Or(o.Scratch, os.TempDir()), datadir.DryPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a temporary folder (%w); name another folder with --scratch", err)
+	}
+	defer func() { err = errors.Join(err, work.Close()) }()
+
+	r, err = o.build(dir, work.Path)
+	if err != nil || o.Look == nil {
+		return r, err
+	}
+	return r, o.Look(r, work.Path)
 }
 
 // saveCarried writes the contents that the journal carries to a folder, also those whose
@@ -422,11 +430,8 @@ func (b *rebuild) salvage() (*salvager, error) {
 	if b.from != nil {
 		s.copied = b.copied
 	}
-	done, err := b.survey.Salvage(b.from, s)
-	if err == nil {
-		err = s.b.Finish()
-	}
-	if err = errors.Join(err, s.b.Close()); err != nil {
+	done, err := b.fill(s)
+	if err != nil {
 		return nil, err
 	}
 	b.done = done
@@ -442,6 +447,17 @@ func (b *rebuild) salvage() (*salvager, error) {
 		r.From = fmt.Sprintf("the working copy of commit %d and the logs", *b.from)
 	}
 	return s, nil
+}
+
+// fill writes into the builder of s what can be read, and closes it.
+func (b *rebuild) fill(s *salvager) (done journal.Salvaged, err error) {
+	defer func() { err = errors.Join(err, s.b.Close()) }()
+
+	done, err = b.survey.Salvage(b.from, s)
+	if err != nil {
+		return done, err
+	}
+	return done, s.b.Finish()
 }
 
 // judge reports what is lost, and what nobody can know.
@@ -758,6 +774,7 @@ func (o *RepairOptions) replace(dir, scratch string, r *Repaired) error {
 		}
 		return nil
 	}
+
 	old := filepath.Join(scratch, "old")
 	if err := step("make the folder", func() error { return disk.MakeFolder(old) }); err != nil {
 		return err
@@ -860,16 +877,11 @@ func putBack(dir string, dry bool) error {
 // returnMapped renames a file or folder back to its place, unless something other than
 // an empty folder is there.
 func returnMapped(from, to string) error {
-	info, err := os.Lstat(to)
-	if err == nil && info.IsDir() {
+	if info, err := os.Lstat(to); err == nil && info.IsDir() {
 		_ = os.Remove(to) // fails if it is not empty
-		_, err = os.Lstat(to)
 	}
-	if err == nil {
-		return nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		return err // nil if something is there
 	}
 	if err := move(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -889,6 +901,7 @@ func move(from, to string) error {
 		return err
 	}
 	defer f.Close()
+
 	folder, err := disk.ReadFolder(filepath.Dir(to))
 	if err != nil {
 		return err
