@@ -328,10 +328,10 @@ func (s *Set) load(w *walker, last string) error {
 			break
 		}
 		name, err := w.quoted()
-		if err == nil {
-			err = w.colon()
-		}
 		if err != nil {
+			return err
+		}
+		if err := w.colon(); err != nil {
 			return err
 		}
 		i := s.find(name, next)
@@ -353,7 +353,8 @@ func (s *Set) load(w *walker, last string) error {
 			return nil
 		}
 	}
-	if w.next(); w.at < len(w.data) {
+	w.next()
+	if w.at < len(w.data) {
 		return errBroken
 	}
 	return nil

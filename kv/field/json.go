@@ -322,10 +322,10 @@ func (w *walker) object(depth int) (Object, error) {
 			return o, nil
 		}
 		name, err := w.text()
-		if err == nil {
-			err = w.colon()
-		}
 		if err != nil {
+			return nil, err
+		}
+		if err := w.colon(); err != nil {
 			return nil, err
 		}
 		v, err := w.value(depth + 1)
@@ -333,7 +333,8 @@ func (w *walker) object(depth int) (Object, error) {
 			return nil, err
 		}
 		known := len(o)
-		if o[name] = v; len(o) == known {
+		o[name] = v
+		if len(o) == known {
 			// A long name is cut, because it goes into the answer.
 			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name))
 		}
@@ -374,7 +375,8 @@ func (w *walker) members(s *Set) (Object, error) {
 			return nil, err
 		}
 		known := len(o)
-		if o[f.Name] = v; len(o) == known {
+		o[f.Name] = v
+		if len(o) == known {
 			return nil, Malformed(fmt.Sprintf("The body names %q twice.", f.Name))
 		}
 	}
@@ -442,16 +444,21 @@ func (w *walker) pass(depth int) error {
 // name skips the name of a member and the colon, and records the name.
 func (w *walker) name() ([]byte, error) {
 	name, err := w.quoted()
-	if err == nil && bytes.IndexByte(name, '\\') >= 0 {
-		var text string
-		text, err = unescape(name)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.IndexByte(name, '\\') >= 0 {
+		text, err := unescape(name)
+		if err != nil {
+			return nil, err
+		}
 		name = []byte(text)
 	}
-	if err == nil {
-		err = w.colon()
+	if err := w.colon(); err != nil {
+		return nil, err
 	}
 	w.names = append(w.names, maphash.Bytes(w.seed, name))
-	return name, err
+	return name, nil
 }
 
 // distinct forgets the recorded names from the given index on, which belong to
@@ -528,7 +535,8 @@ func unescape(raw []byte) (string, error) {
 			r := rune(unit)
 			if utf16.IsSurrogate(r) {
 				low, ok := codeUnit(raw)
-				if r = utf16.DecodeRune(r, rune(low)); !ok || r == utf8.RuneError {
+				r = utf16.DecodeRune(r, rune(low))
+				if !ok || r == utf8.RuneError {
 					return "", errHalf
 				}
 				raw = raw[6:]

@@ -70,13 +70,17 @@ type text struct {
 // keep reads text, applies the rule and stores the result. Empty text needs no rule.
 func (b *text) keep(v any, rule Rule) error {
 	t, err := asText(v)
-	if err == nil && t != "" {
+	if err != nil {
+		return err
+	}
+	if t != "" {
 		t, err = rule(t)
+		if err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		*b.p = t
-	}
-	return err
+	*b.p = t
+	return nil
 }
 
 func (b *text) set(v any) error {
@@ -153,13 +157,14 @@ type secret struct{ p *Secret }
 
 func (b *secret) set(v any) error {
 	t, err := asText(v)
-	if err == nil {
-		err = tooManyBytes(t, MaxSecret)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		*b.p = Secret{true, t}
+	if err := tooManyBytes(t, MaxSecret); err != nil {
+		return err
 	}
-	return err
+	*b.p = Secret{true, t}
+	return nil
 }
 func (b *secret) clear() bool              { *b.p = Secret{Said: true}; return true }
 func (b *secret) append(dst []byte) []byte { return append(dst, "null"...) }
@@ -369,11 +374,11 @@ func (s *Set) Not(name string, p *bool, traits ...Traits) *Field {
 type opposite struct{ boolean }
 
 func (b *opposite) set(v any) error {
-	err := b.boolean.set(v)
-	if err == nil {
-		*b.p = !*b.p
+	if err := b.boolean.set(v); err != nil {
+		return err
 	}
-	return err
+	*b.p = !*b.p
+	return nil
 }
 func (b *opposite) append(dst []byte) []byte { return strconv.AppendBool(dst, !*b.p) }
 
@@ -665,10 +670,7 @@ func (b *texts) set(v any) error {
 	}
 	out := make([]string, 0, len(in))
 	for i, v := range in {
-		t, err := asText(v)
-		if err == nil {
-			t, err = b.rule(t)
-		}
+		t, err := b.entry(v)
 		if err != nil {
 			return fmt.Errorf("has a bad entry: number %d %w", i+1, err)
 		}
@@ -676,6 +678,14 @@ func (b *texts) set(v any) error {
 	}
 	*b.p = out
 	return nil
+}
+
+func (b *texts) entry(v any) (string, error) {
+	t, err := asText(v)
+	if err != nil {
+		return "", err
+	}
+	return b.rule(t)
 }
 
 // split splits the text of a list in a form.
@@ -689,7 +699,8 @@ func split(t string) any {
 	}
 	list := []any{}
 	for part := range strings.SplitSeq(t, ",") {
-		if part = strings.TrimSpace(part); part != "" {
+		part = strings.TrimSpace(part)
+		if part != "" {
 			list = append(list, part)
 		}
 	}
@@ -736,10 +747,12 @@ func (b *identity) set(v any) error {
 		b.clear()
 		return nil
 	}
-	if t, err = cleanID(t); err == nil {
-		*b.p = uuid.MustParse(t)
+	t, err = cleanID(t)
+	if err != nil {
+		return err
 	}
-	return err
+	*b.p = uuid.MustParse(t)
+	return nil
 }
 func (b *identity) clear() bool { *b.p = uuid.Nil; return true }
 

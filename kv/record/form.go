@@ -60,11 +60,13 @@ func (r *Record) Form() (*Form, error) {
 // Patch reads the input of a patch into the form. Making a private item private
 // again has a meaning: its owner wants it private, whatever its limit did.
 func (f *Form) Patch(in field.Object) error {
-	err := f.PatchAs(Edit{f}, in)
-	if in["slug"] != nil && in["newSlug"] != nil && err == nil && f.kind == Files {
+	if err := f.PatchAs(Edit{f}, in); err != nil {
+		return err
+	}
+	if in["slug"] != nil && in["newSlug"] != nil && f.kind == Files {
 		return field.Problems{"slug": "cannot be given together with newSlug"}
 	}
-	return err
+	return nil
 }
 
 // PatchAs is Patch of a part of the form: shape has some of its fields.

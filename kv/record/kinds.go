@@ -380,7 +380,8 @@ func titleOf(name, content string) string {
 // is cut to MaxName characters.
 func firstLine(text string) string {
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(printable(line)); line != "" {
+		line = strings.TrimSpace(printable(line))
+		if line != "" {
 			return Cut(line, MaxName)
 		}
 	}

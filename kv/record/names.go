@@ -90,10 +90,11 @@ func NewSlug(fill func([]byte)) string {
 			if int(b) >= 256/len(slugLetters)*len(slugLetters) {
 				continue
 			}
-			if slug[n] = slugLetters[int(b)%len(slugLetters)]; n == SlugLength-1 {
+			slug[n] = slugLetters[int(b)%len(slugLetters)]
+			n++
+			if n == SlugLength {
 				return string(slug[:])
 			}
-			n++
 		}
 	}
 	return string(slug[:])
@@ -287,7 +288,8 @@ func trimEnd(t string) string {
 // extension.
 func device(t string) bool {
 	stem, _, _ := strings.Cut(strings.ToUpper(t), ".")
-	switch stem = strings.TrimSpace(stem); stem {
+	stem = strings.TrimSpace(stem)
+	switch stem {
 	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
 		return true
 	}

@@ -126,14 +126,17 @@ func (p *Page) Record(l Look, now time.Time) (gone bool) {
 		p.State, p.Checked, p.Failures, p.Failing, p.Gone = Reachable, now, 0, time.Time{}, time.Time{}
 		p.Icon = l.Icon
 	case Fails:
-		if p.Checked = now; p.Failures == 0 {
+		p.Checked = now
+		if p.Failures == 0 {
 			p.Failing = now
 		}
 		p.Failures++
-		if gone = p.State != Unreachable && p.Failures >= goneLooks && now.Sub(p.Failing) >= goneTime; gone {
+		gone = p.State != Unreachable && p.Failures >= goneLooks && now.Sub(p.Failing) >= goneTime
+		if gone {
 			p.State, p.Gone = Unreachable, p.Failing
 		}
 	}
+
 	wait := checkEvery - p.spread(checkEarly)
 	switch {
 	case !p.Fill:

@@ -231,6 +231,7 @@ func (r *Record) AppendRow(dst []byte) []byte {
 	} else {
 		dst = append(dst, rowNarrow, r.Kind.Shape, flags)
 	}
+
 	dst = binary.BigEndian.AppendUint64(dst, r.Seq)
 	for _, t := range []time.Time{r.Created, r.Updated, r.Expires} {
 		dst = binary.BigEndian.AppendUint64(dst, millis(t))
@@ -251,6 +252,7 @@ func (r *Record) AppendRow(dst []byte) []byte {
 			}
 		}
 	}
+
 	for _, s := range []string{r.Slug, r.Password, r.Order} {
 		dst = append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 	}
@@ -297,6 +299,7 @@ func BorrowRow(key, row []byte) (*Record, error) {
 	}
 	r := &Record{Owner: owner, Kind: kind, ID: id}
 	in := rowReader{data: row}
+
 	version, shape, flags, more := in.byte(), in.byte(), in.byte(), byte(0)
 	switch {
 	case in.bad, version == rowNarrow:
@@ -314,6 +317,7 @@ func BorrowRow(key, row []byte) (*Record, error) {
 	case flags&rowPrivate != 0:
 		r.AtLimit = MakePrivate
 	}
+
 	r.Seq = in.uint64()
 	r.Created, r.Updated, r.Expires = fromMillis(in.uint64()), fromMillis(in.uint64()), fromMillis(in.uint64())
 	r.Limit = in.number(field.MaxCount)
@@ -321,45 +325,16 @@ func BorrowRow(key, row []byte) (*Record, error) {
 		copy(r.Folder[:], in.take(16))
 	}
 	if flags&rowContent != 0 {
-		r.Bytes = new(Content)
-		copy(r.Bytes.Ref[:], in.take(32))
-		r.Bytes.Size = in.number(math.MaxInt64)
-		if r.Bytes.Class = Class(in.byte()); int(r.Bytes.Class) >= len(classNames) {
-			in.bad = true
-		}
-		if more&rowMetadata != 0 {
-			m := &r.Bytes.Metadata
-			both := in.byte()
-			m.State, m.Rules, m.Found = MetadataState(both&15), both>>4, in.byte()
-			if m.State == MetadataRemovable {
-				m.Size = in.number(math.MaxInt64)
-			}
-			in.bad = in.bad || m.State == NotExamined || m.State > MetadataUnreadable
-		}
+		r.Bytes = in.content(more&rowMetadata != 0)
 	}
-	texts := in.data
-	slug, password, order := in.take(in.uvarint()), in.take(in.uvarint()), in.take(in.uvarint())
-	if !in.bad {
-		all := string(texts[:len(texts)-len(in.data)]) // one allocation for the three
-		text := func(part []byte) string {
-			at := cap(texts) - cap(part)
-			return all[at : at+len(part)]
-		}
-		r.Slug, r.Password, r.Order = text(slug), text(password), text(order)
-	}
-	if n := in.uvarint(); n > 0 && n <= uint64(len(in.data))/16 {
-		r.Tags = make([]ID, n)
-		for i := range r.Tags {
-			copy(r.Tags[i][:], in.take(16))
-		}
-	} else if n > 0 {
-		in.bad = true
-	}
+	r.Slug, r.Password, r.Order = in.texts()
+	r.Tags = in.ids()
 	if in.bad {
 		return nil, fmt.Errorf("record %s: %w", r.ID, errRow)
 	}
+
 	r.Body = slices.Clip(in.data)
-	if shape != r.Kind.Shape {
+	if shape != r.Kind.Shape { // an older one
 		b, err := r.Decode()
 		if err != nil {
 			return nil, err
@@ -367,6 +342,59 @@ func BorrowRow(key, row []byte) (*Record, error) {
 		r.SetBody(b)
 	}
 	return r, nil
+}
+
+// content reads what a row says about bytes.
+func (in *rowReader) content(examined bool) *Content {
+	c := new(Content)
+	copy(c.Ref[:], in.take(32))
+	c.Size = in.number(math.MaxInt64)
+	c.Class = Class(in.byte())
+	in.bad = in.bad || int(c.Class) >= len(classNames)
+	if !examined {
+		return c
+	}
+
+	m := &c.Metadata
+	both := in.byte()
+	m.State, m.Rules, m.Found = MetadataState(both&15), both>>4, in.byte()
+	if m.State == MetadataRemovable {
+		m.Size = in.number(math.MaxInt64)
+	}
+	in.bad = in.bad || m.State == NotExamined || m.State > MetadataUnreadable
+	return c
+}
+
+// texts reads the three texts of a row.
+func (in *rowReader) texts() (slug, password, order string) {
+	from := in.data
+	s, p, o := in.take(in.uvarint()), in.take(in.uvarint()), in.take(in.uvarint())
+	if in.bad {
+		return "", "", ""
+	}
+	all := string(from[:len(from)-len(in.data)]) // one allocation for the three
+	text := func(part []byte) string {
+		at := cap(from) - cap(part)
+		return all[at : at+len(part)]
+	}
+	return text(s), text(p), text(o)
+}
+
+// ids reads the ids of a row's tags.
+func (in *rowReader) ids() []ID {
+	n := in.uvarint()
+	if n == 0 {
+		return nil
+	}
+	if n > uint64(len(in.data))/16 {
+		in.bad = true
+		return nil
+	}
+	all := make([]ID, n)
+	for i := range all {
+		copy(all[i][:], in.take(16))
+	}
+	return all
 }
 
 // Trashed is a record in the trash. Its Seq is the place of the removal in the feed of
@@ -437,11 +465,11 @@ func BorrowVersion(key, row []byte) (*Version, error) {
 		return nil, fmt.Errorf("version %x: %w", key, errRow)
 	}
 	v := &Version{Item: [KeySize]byte(key), ID: ID(key[KeySize:])}
-	var err error
-	if v.Body, err = readHead(row, &v.VersionHead); err != nil {
+	body, err := readHead(row, &v.VersionHead)
+	if err != nil {
 		return nil, fmt.Errorf("version %s: %w", v.ID, err)
 	}
-	v.Size = int64(len(v.Body))
+	v.Body, v.Size = body, int64(len(body))
 	return v, nil
 }
 
