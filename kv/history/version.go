@@ -2,7 +2,6 @@ package history
 
 import (
 	"bytes"
-	"errors"
 	"time"
 
 	"kist/kv"
@@ -59,7 +58,10 @@ func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, seen bool)
 		Item: [record.KeySize]byte(r.Key()), ID: tx.NewID(),
 		VersionHead: record.VersionHead{At: tx.Now, By: by}, Body: body,
 	}
-	if err := errors.Join(versionRows.Put(tx.Tx, v), thinVersions(tx, r)); err != nil {
+	if err := versionRows.Put(tx.Tx, v); err != nil {
+		return 0, err
+	}
+	if err := thinVersions(tx, r); err != nil {
 		return 0, err
 	}
 	return max(tx.Text(r.Owner)-before, 0), nil
@@ -143,7 +145,10 @@ func AddVersion(tx *kv.Tx, r *record.Record, head record.VersionHead, body []byt
 	if err := versionRows.Put(tx.Tx, v); err != nil {
 		return err
 	}
-	return errors.Join(thinVersions(tx, r), people.Charge(tx, r.Owner, 0))
+	if err := thinVersions(tx, r); err != nil {
+		return err
+	}
+	return people.Charge(tx, r.Owner, 0)
 }
 
 // Version reads an earlier text of a record.

@@ -268,13 +268,14 @@ var VisitTable = kv.Table{
 		})(a)
 	},
 	Refill: func(r *kv.Refill) error { // those of lost records are lost with them
-		return errors.Join(
-			kv.CopyRows(r, VisitRows, kv.Mending[VisitDay]{Then: func(r *kv.Refill, d *VisitDay) error {
-				return dropOrphan(r, VisitRows, d.Item, d)
-			}}),
-			kv.CopyRows(r, VisitLogRows, kv.Mending[LoggedVisit]{Then: func(r *kv.Refill, v *LoggedVisit) error {
-				return dropOrphan(r, VisitLogRows, v.Item, v)
-			}}))
+		if err := kv.CopyRows(r, VisitRows, kv.Mending[VisitDay]{Then: func(r *kv.Refill, d *VisitDay) error {
+			return dropOrphan(r, VisitRows, d.Item, d)
+		}}); err != nil {
+			return err
+		}
+		return kv.CopyRows(r, VisitLogRows, kv.Mending[LoggedVisit]{Then: func(r *kv.Refill, v *LoggedVisit) error {
+			return dropOrphan(r, VisitLogRows, v.Item, v)
+		}})
 	},
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
 		if done, err := kv.DropRows(VisitRows)(tx, owner); err != nil || !done {
@@ -315,14 +316,15 @@ func dropOrphan[T any](r *kv.Refill, t *table.Table[T], item [record.KeySize]byt
 func AddDay(tx *kv.Tx, d *VisitDay) error {
 	sum := *d
 	sum.Day, sum.Hosts = min(d.Day, DayOf(tx.Now)), nil
-	switch before, err := VisitRows.Get(tx.Tx, VisitRows.Key(&sum)); {
-	case err == nil:
-		sum = *before
-		sum.Merge(d)
+	before, err := VisitRows.Get(tx.Tx, VisitRows.Key(&sum))
+	switch {
 	case errors.Is(err, table.ErrMissing):
 		sum.Hosts = d.Hosts
-	default:
+	case err != nil:
 		return err
+	default:
+		sum = *before
+		sum.Merge(d)
 	}
 	if sum.Last.After(tx.Now) {
 		sum.Last = tx.Now

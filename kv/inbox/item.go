@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -198,7 +197,10 @@ func standInRequest(r *kv.Refill, i *Item) error {
 		q.ID, q.Owner, q.Slug, q.Title, q.Active = i.Request, i.Owner, catalog.NewSlug(r.Tx), "Recovered", false
 		q.Created, q.Updated = i.Created, i.Created
 		r.Lost(fmt.Errorf("upload request %s is lost; a closed one takes its place for the files sent to it", q.ID))
-		if err := errors.Join(people.StandIn(r, q.Owner), RequestRows.Put(r.Tx.Tx, &q)); err != nil {
+		if err := people.StandIn(r, q.Owner); err != nil {
+			return err
+		}
+		if err := RequestRows.Put(r.Tx.Tx, &q); err != nil {
 			return err
 		}
 	}
@@ -314,12 +316,16 @@ func Receive(tx *kv.Tx, r *Reservation, f *SenderForm, came []Received) ([]*Item
 		size += c.Size
 	}
 	q, room, err := checkReservation(tx, r, people.ContentBytes, int64(len(came)), size, size)
-	if err == ErrWait || err == nil && room < size { //nolint:errorlint // exactly this value
-		err = ErrNoRoom
+	if err == ErrWait { //nolint:errorlint // exactly this value
+		return nil, ErrNoRoom
 	}
 	if err != nil {
 		return nil, err
 	}
+	if room < size {
+		return nil, ErrNoRoom
+	}
+
 	var all []*Item
 	for _, c := range came {
 		i := &Item{
@@ -336,10 +342,12 @@ func Receive(tx *kv.Tx, r *Reservation, f *SenderForm, came []Received) ([]*Item
 		if err := ItemRows.Put(tx.Tx, i); err != nil {
 			return nil, err
 		}
-		if err := errors.Join(
-			emitItem(tx, jobs.UploadReceived, i),
-			people.Note(tx, people.Activity{Owner: q.Owner, Event: people.FileReceived, Name: q.Title, Item: q.ID}),
-		); err != nil {
+
+		if err := emitItem(tx, jobs.UploadReceived, i); err != nil {
+			return nil, err
+		}
+		a := people.Activity{Owner: q.Owner, Event: people.FileReceived, Name: q.Title, Item: q.ID}
+		if err := people.Note(tx, a); err != nil {
 			return nil, err
 		}
 		if q.PerSender > 0 {

@@ -430,8 +430,13 @@ func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 		q.Active = false
 		return SaveRequest(tx, q)
 	})
-	for done := false; err == nil && !done; {
-		err = s.Update(func(tx *kv.Tx) error {
+	if err != nil {
+		return err
+	}
+
+	for {
+		done := false
+		err := s.Update(func(tx *kv.Tx) error {
 			q, err := ReadRequest(tx, owner, id)
 			if err != nil {
 				return err
@@ -439,8 +444,10 @@ func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 			done, err = dropRequest(tx, q)
 			return err
 		})
+		if err != nil || done {
+			return err
+		}
 	}
-	return err
 }
 
 // dropRequest deletes up to kv.RemoveBatch items of a request, and the request itself once
@@ -469,29 +476,38 @@ func dropRequest(tx *kv.Tx, q *Request) (done bool, err error) {
 	if len(some) == kv.RemoveBatch {
 		return false, nil
 	}
+
 	var senders [][]byte
 	for k := range tx.Walk(senderBucket, itemKey(q.Owner, q.ID), nil, false) {
 		senders = append(senders, bytes.Clone(k))
 	}
 	for _, k := range senders {
-		err = errors.Join(err, tx.Delete(senderBucket, k))
+		if err := tx.Delete(senderBucket, k); err != nil {
+			return false, err
+		}
 	}
-	err = errors.Join(err, dropSenderUploads(tx, q, func(*Upload) bool { return true }))
-	_, failed := RequestRows.Delete(tx.Tx, requestKey(q.Owner, q.ID))
-	err = errors.Join(err, kv.UserError(failed, "upload request"))
-	return true, errors.Join(err, tx.Delete(catalog.ViewBucket, bytes.Clone(q.ID[:])))
+	if err := dropSenderUploads(tx, q, func(*Upload) bool { return true }); err != nil {
+		return false, err
+	}
+	if _, err := RequestRows.Delete(tx.Tx, requestKey(q.Owner, q.ID)); err != nil {
+		return false, kv.UserError(err, "upload request")
+	}
+	return true, tx.Delete(catalog.ViewBucket, bytes.Clone(q.ID[:]))
 }
 
 // dropRequests deletes requests of an account, with up to kv.RemoveBatch items of each,
 // and says whether none is left.
 func dropRequests(tx *kv.Tx, owner record.ID) (done bool, err error) {
 	all, err := Requests(tx, owner)
+	if err != nil {
+		return false, err
+	}
 	for i := range all {
 		if done, err := dropRequest(tx, &all[i]); err != nil || !done || len(all) > kv.RemoveBatch && i == kv.RemoveBatch {
 			return false, err
 		}
 	}
-	return err == nil, err
+	return true, nil
 }
 
 // RequestSeen counts a view of the link by someone other than the owner. The count is

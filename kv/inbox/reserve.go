@@ -82,7 +82,7 @@ func Reserve(s *kv.Store, ctx context.Context, q *Request, from string, minimum,
 			return err
 		}
 		check := func() error { return checkShare(tx, q, r.sender, 0) }
-		if err := makeRoom(tx, q, r.sender, check(), check); err != nil {
+		if err := makeRoom(tx, q, r.sender, check); err != nil {
 			return err
 		}
 		promises.Of(tx.Store()).add(r, q, 1, size)
@@ -131,10 +131,11 @@ func (r *Reservation) Bytes() int64 { return r.bytes }
 func (r *Reservation) Another() error {
 	return r.s.Update(func(tx *kv.Tx) error {
 		q, _, err := checkReservation(tx, r, people.ContentBytes, 1, 0, 0)
-		if err == nil {
-			promises.Of(tx.Store()).add(r, q, 1, 0)
+		if err != nil {
+			return err
 		}
-		return err
+		promises.Of(tx.Store()).add(r, q, 1, 0)
+		return nil
 	})
 }
 
@@ -143,10 +144,11 @@ func (r *Reservation) Another() error {
 func (r *Reservation) More(ctx context.Context, limit int64) error {
 	return retryWhenFreed(r.s, ctx, func(tx *kv.Tx) error {
 		q, size, err := checkReservation(tx, r, people.ChargedBytes, 0, 1, limit)
-		if err == nil {
-			promises.Of(tx.Store()).add(r, q, 0, size)
+		if err != nil {
+			return err
 		}
-		return err
+		promises.Of(tx.Store()).add(r, q, 0, size)
+		return nil
 	})
 }
 
@@ -205,21 +207,29 @@ func (in *reservations) drop(r *Reservation) {
 // requireOpenRequest reads a request and its owner. It fails with Missing or Gone if
 // the request takes no files now.
 func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*Request, *people.User, error) {
-	q, err := ReadRequest(tx, owner, request)
-	if err == nil {
-		err = q.Open(tx.Now)
+	q, u, err := openRequest(tx, owner, request)
+	if kv.Missing(err) {
+		return nil, nil, ErrNoRequest
 	}
+	return q, u, err
+}
+
+func openRequest(tx *kv.Tx, owner, request record.ID) (*Request, *people.User, error) {
+	q, err := ReadRequest(tx, owner, request)
 	if err != nil {
-		if kv.Missing(err) {
-			err = ErrNoRequest
-		}
+		return nil, nil, err
+	}
+	if err := q.Open(tx.Now); err != nil {
 		return nil, nil, err
 	}
 	u, err := people.ReadUser(tx, owner)
-	if kv.Missing(err) || err == nil && u.Disabled {
-		err = ErrNoRequest
+	if err != nil {
+		return nil, nil, err
 	}
-	return q, u, err
+	if u.Disabled {
+		return nil, nil, ErrNoRequest
+	}
+	return q, u, nil
 }
 
 // checkReservation reads the request of the reservation and checks whether it may take
@@ -238,17 +248,20 @@ func checkReservation(
 		return nil, 0, err
 	}
 	if r.from != "" {
-		if r.sender, err = senderOf(tx, q, r.from); err != nil {
+		r.sender, err = senderOf(tx, q, r.from)
+		if err != nil {
 			return nil, 0, err
 		}
 	}
+
 	check := func() (err error) {
 		size, err = checkLimits(tx, q, u, charged, r, files, minimum, maximum)
 		return err
 	}
-	err = check()
-	if err != nil && UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
-		err = makeRoom(tx, q, r.sender, err, check)
+	if UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
+		err = makeRoom(tx, q, r.sender, check)
+	} else {
+		err = check()
 	}
 	return q, size, err
 }
@@ -276,6 +289,7 @@ func checkLimits(
 		}
 		again = oldest.Add(time.Duration(q.Window) * time.Hour).Sub(tx.Now)
 	}
+
 	promised := int64(0)
 	if p := promises.Of(tx.Store()).requests[q.ID]; p != nil {
 		promised = p.bytes - r.bytes
@@ -286,17 +300,20 @@ func checkLimits(
 	if err := q.Admit(taken, Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
 		return 0, err
 	}
+
 	came := r.bytes + ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) +
 		UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
-	if limit, err = Promise(q.MaxTotal, came, promised, minimum, limit); err != nil {
+	limit, err = Promise(q.MaxTotal, came, promised, minimum, limit)
+	if err != nil {
 		return 0, err
 	}
 	quota, err := people.Quota(tx, u)
-	if err == nil { // no error of its own: the owner's quota is not a stranger's business
-		others := promises.Of(tx.Store()).owners[q.Owner] - r.bytes
-		limit, err = Promise(quota, r.bytes+charged(tx, q.Owner), others, minimum, limit)
+	if err != nil {
+		return 0, err
 	}
-	return limit, err
+	// No error of its own: the owner's quota is not a stranger's business.
+	others := promises.Of(tx.Store()).owners[q.Owner] - r.bytes
+	return Promise(quota, r.bytes+charged(tx, q.Owner), others, minimum, limit)
 }
 
 func senderOf(tx *kv.Tx, q *Request, from string) (sender, error) {
@@ -321,10 +338,11 @@ func DropSenders(tx *kv.Tx) error {
 		window, known := windows[id]
 		if !known {
 			q, err := ReadRequest(tx, owner, id)
-			if err != nil && !kv.Missing(err) {
+			switch {
+			case kv.Missing(err):
+			case err != nil:
 				return err
-			}
-			if err == nil && q.PerSender > 0 {
+			case q.PerSender > 0:
 				window = q.Window * time.Hour.Milliseconds()
 			}
 			windows[id] = window

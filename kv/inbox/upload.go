@@ -446,15 +446,17 @@ func BeginSenderUpload(
 			made, at, err = AddSenderUpload(tx, q, u, from, disk)
 			return err
 		}
-		if there, err := senderUpload(tx, secret); err == nil {
-			if checkNotExpired(tx, there) == nil {
-				return ErrBegun
-			}
+		there, err := senderUpload(tx, secret)
+		switch {
+		case kv.Missing(err):
+		case err != nil:
+			return err
+		case checkNotExpired(tx, there) == nil:
+			return ErrBegun
+		default:
 			if err := RemoveUpload(tx, there.Owner, there.ID); err != nil {
 				return err
 			}
-		} else if !kv.Missing(err) {
-			return err
 		}
 		at = secret
 		made, err = addSentAt(tx, secret, q, u, from, disk)
@@ -511,7 +513,7 @@ func addSentAt(tx *kv.Tx, secret string, q *Request, u Upload, from string, disk
 // may announce so many bytes more.
 func mayBegin(tx *kv.Tx, q *Request, by sender, announced int64) error {
 	check := func() error { return checkBegun(tx, q, by, announced) }
-	return makeRoom(tx, q, by, check(), check)
+	return makeRoom(tx, q, by, check)
 }
 
 func checkBegun(tx *kv.Tx, q *Request, by sender, announced int64) error {
@@ -607,11 +609,12 @@ func roomAt(tx *kv.Tx, q *Request) (room, free int64, err error) {
 	return room, room - taken, nil
 }
 
-// makeRoom answers a refusal by check. It deletes the owner's uploads that have expired, and
+// makeRoom runs check. If that refuses, it deletes the owner's uploads that have expired, and
 // then, one by one until check admits, those that have stalled: first the sender's own, then
 // others at the link, each oldest first. Uploads at other links follow only if space lacks. If
 // all of this does not help, the caller's transaction fails and nothing is deleted.
-func makeRoom(tx *kv.Tx, q *Request, by sender, refused error, check func() error) error {
+func makeRoom(tx *kv.Tx, q *Request, by sender, check func() error) error {
+	refused := check()
 	if _, ok := errors.AsType[*record.Error](refused); !ok {
 		return refused
 	}
@@ -702,11 +705,11 @@ func SenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 // It returns the upload: the caller must remove its bytes.
 func DropSenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 	u, err := senderUpload(tx, secret)
-	if err == nil && u.Done() {
-		err = errNoSent
-	}
 	if err != nil {
 		return nil, err
+	}
+	if u.Done() {
+		return nil, errNoSent
 	}
 	return UploadRows.Delete(tx.Tx, UploadRows.Key(u))
 }
@@ -717,12 +720,16 @@ func DropSenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 // sender.
 func ReceiveUpload(tx *kv.Tx, u *Upload, one Received) error {
 	before, err := UploadRows.Delete(tx.Tx, UploadRows.Key(u)) // frees the reservation
-	if errors.Is(err, table.ErrMissing) || err == nil && before.Done() {
+	if errors.Is(err, table.ErrMissing) {
 		return errNoSent
 	}
 	if err != nil {
 		return err
 	}
+	if before.Done() {
+		return errNoSent
+	}
+
 	from := &Reservation{owner: before.Owner, request: before.Request, sender: before.From}
 	all, err := Receive(tx, from, &SenderForm{Name: before.Name, Message: before.Message}, []Received{one})
 	if err != nil {

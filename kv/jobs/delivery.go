@@ -270,9 +270,10 @@ func Deliver(tx *kv.Tx, owner record.ID, e Event, subject record.ID, tell func()
 		}
 		if notice == nil {
 			n, err := tell()
-			if err == nil {
-				notice, err = json.Marshal(n)
+			if err != nil {
+				return fmt.Errorf("event %s: %w", e, err)
 			}
+			notice, err = json.Marshal(n)
 			if err != nil {
 				return fmt.Errorf("event %s: %w", e, err)
 			}
@@ -462,11 +463,11 @@ func soonest(a, b time.Duration) time.Duration {
 // Delivery reads a delivery and its notice.
 func ReadDelivery(tx *kv.Tx, p Place) (*Delivery, *Notice, error) {
 	d, err := DeliveryRows.Get(tx.Tx, p.key())
-	if err == nil && d.Owner != p.Owner {
-		err = table.ErrMissing
-	}
 	if err != nil {
 		return nil, nil, kv.UserError(err, "delivery")
+	}
+	if d.Owner != p.Owner {
+		return nil, nil, record.NotFound("delivery")
 	}
 	n := new(Notice)
 	if err := json.Unmarshal(tx.Get(noticeBucket, noticeKey(d)), n); err != nil {
@@ -522,7 +523,10 @@ func Tested(tx *kv.Tx, p Place, e Event, at time.Time, n Notice, t Try) error {
 		State: DeliveryParked,
 	}
 	d.Record(t, tx.Now, time.Time{})
-	return errors.Join(tx.Put(noticeBucket, noticeKey(d), notice), settle(tx, d))
+	if err := tx.Put(noticeBucket, noticeKey(d), notice); err != nil {
+		return err
+	}
+	return settle(tx, d)
 }
 
 // Redeliver queues a delivery to be sent again at once, with a full set of tries.

@@ -265,10 +265,13 @@ func BeginFetch(tx *kv.Tx, owner, id record.ID) (*Fetch, error) {
 // is no longer running.
 func runningFetch(tx *kv.Tx, f *Fetch) (*Fetch, error) {
 	before, err := ReadFetch(tx, f.Owner, f.ID)
-	if err == nil && (before.State != FetchRuns || before.Tries != f.Tries) {
-		err = ErrNotRunning
+	if err != nil {
+		return nil, err
 	}
-	return before, err
+	if before.State != FetchRuns || before.Tries != f.Tries {
+		return nil, ErrNotRunning
+	}
+	return before, nil
 }
 
 // errAskerRevoked means that the API key or session that requested a remote upload is gone.
@@ -299,13 +302,16 @@ func RunningOfEnabled(tx *kv.Tx, f *Fetch) (*Fetch, error) {
 		return nil, err
 	}
 	disabled, err := people.Disabled(tx, f.Owner)
+	if err != nil {
+		return nil, err
+	}
 	if disabled {
-		err = ErrDisabled
+		return nil, ErrDisabled
 	}
-	if err == nil {
-		err = checkAsker(tx, before)
+	if err := checkAsker(tx, before); err != nil {
+		return nil, err
 	}
-	return before, err
+	return before, nil
 }
 
 // NoteFetch records the progress of a running try. It fails with Denied if its size
@@ -330,13 +336,20 @@ func NoteFetch(tx *kv.Tx, f *Fetch) error {
 // requester, to. They go on when the session ends; without a requester (Nil), in the owner's name.
 func MoveFetches(tx *kv.Tx, owner, session, to record.ID) error {
 	all, err := Fetches(tx, owner)
-	for i := 0; err == nil && i < len(all); i++ {
-		if f := &all[i]; f.By == session && !f.Over() {
-			f.By = to
-			err = FetchRows.Put(tx.Tx, f)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		f := &all[i]
+		if f.By != session || f.Over() {
+			continue
+		}
+		f.By = to
+		if err := FetchRows.Put(tx.Tx, f); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // FailFetch records that a try failed, as record.Fetch.Failed does.
@@ -447,14 +460,14 @@ func ResumeFetches(tx *kv.Tx) error {
 	}
 	for _, key := range ran {
 		f, err := FetchRows.Get(tx.Tx, key)
-		if err == nil {
-			f.Failed("The server was stopped during the transfer.", true, 0, tx.Now, tx.Store().MonotonicNow())
-			if !f.Over() {
-				f.Due = tx.Store().MonotonicNow()
-			}
-			err = EndFetch(tx, f)
-		}
 		if err != nil {
+			return err
+		}
+		f.Failed("The server was stopped during the transfer.", true, 0, tx.Now, tx.Store().MonotonicNow())
+		if !f.Over() {
+			f.Due = tx.Store().MonotonicNow()
+		}
+		if err := EndFetch(tx, f); err != nil {
 			return err
 		}
 	}

@@ -226,13 +226,20 @@ func RemoveWebhook(s *kv.Store, owner, id record.ID) error {
 		h.Enabled = false
 		return SaveWebhook(tx, h)
 	})
-	for done := false; err == nil && !done; {
-		err = s.Update(func(tx *kv.Tx) (err error) {
+	if err != nil {
+		return err
+	}
+
+	for {
+		done := false
+		err := s.Update(func(tx *kv.Tx) (err error) {
 			done, err = dropWebhook(tx, owner, id, dropBatch)
 			return err
 		})
+		if err != nil || done {
+			return err
+		}
 	}
-	return err
 }
 
 // dropWebhook deletes up to limit of a webhook's deliveries, and the webhook itself
@@ -241,7 +248,8 @@ func RemoveWebhook(s *kv.Store, owner, id record.ID) error {
 func dropWebhook(tx *kv.Tx, owner, id record.ID, limit int) (done bool, err error) {
 	var some [][]byte
 	for k := range tx.Walk(deliveryBucket, id[:], nil, true) {
-		if some = append(some, slices.Clone(k)); len(some) == limit {
+		some = append(some, slices.Clone(k))
+		if len(some) == limit {
 			break
 		}
 	}
@@ -250,18 +258,22 @@ func dropWebhook(tx *kv.Tx, owner, id record.ID, limit int) (done bool, err erro
 			return false, err
 		}
 	}
-	if done = len(some) < limit; done {
-		_, err = webhookRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	if len(some) == limit {
+		return false, nil
 	}
-	return done, kv.UserError(err, "webhook")
+	_, err = webhookRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	return true, kv.UserError(err, "webhook")
 }
 
 // dropWebhooks deletes up to dropBatch deliveries of one of the owner's webhooks, and
 // the webhook itself once none is left. done reports that the owner had no webhook.
 func dropWebhooks(tx *kv.Tx, owner record.ID) (done bool, err error) {
 	all, err := Webhooks(tx, owner)
-	if err != nil || len(all) == 0 {
-		return err == nil, err
+	if err != nil {
+		return false, err
+	}
+	if len(all) == 0 {
+		return true, nil
 	}
 	_, err = dropWebhook(tx, owner, all[0].ID, dropBatch)
 	return false, err

@@ -182,6 +182,12 @@ const ageSize = 1 + 8 // of an entry of HistoryIndex, before the key of the row
 // DropAged calls drop with the keys of the oldest rows of the kind that are older than
 // age, up to kv.RemoveBatch, in one transaction. An error is logged.
 func DropAged(s *kv.Store, what byte, age time.Duration, drop func(tx *kv.Tx, key []byte) error) {
+	if err := dropAged(s, what, age, drop); err != nil {
+		s.Log().Error("cannot delete what is too old; will retry", "error", err)
+	}
+}
+
+func dropAged(s *kv.Store, what byte, age time.Duration, drop func(tx *kv.Tx, key []byte) error) error {
 	aged := func(tx *kv.Tx, limit int) (keys [][]byte) {
 		last := AgeKey(what, tx.Now.Add(-age), nil)
 		for k := range tx.Walk(HistoryIndex, []byte{what}, nil, false) {
@@ -192,21 +198,20 @@ func DropAged(s *kv.Store, what byte, age time.Duration, drop func(tx *kv.Tx, ke
 		}
 		return keys
 	}
+
 	due := false
 	err := s.View(func(tx *kv.Tx) error { due = len(aged(tx, 1)) > 0; return nil })
-	if err == nil && due {
-		err = s.Update(func(tx *kv.Tx) error {
-			for _, key := range aged(tx, kv.RemoveBatch) {
-				if err := drop(tx, key); err != nil {
-					return err
-				}
+	if err != nil || !due {
+		return err
+	}
+	return s.Update(func(tx *kv.Tx) error {
+		for _, key := range aged(tx, kv.RemoveBatch) {
+			if err := drop(tx, key); err != nil {
+				return err
 			}
-			return nil
-		})
-	}
-	if err != nil {
-		s.Log().Error("cannot delete what is too old; will retry", "error", err)
-	}
+		}
+		return nil
+	})
 }
 
 // Note adds a row to the activity of an account, in the transaction of what it reports.

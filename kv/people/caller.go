@@ -46,11 +46,8 @@ func authenticate(s *kv.Store, secret string, session bool) (*Caller, error) {
 	v, ok := known.Load(digest)
 	if !ok {
 		var c *Caller
-		if err := s.View(func(tx *kv.Tx) error {
-			k, err := KeyRows.Find(tx.Tx, keyDigest, digest[:])
-			if err == nil {
-				c, err = caller(tx, k)
-			}
+		if err := s.View(func(tx *kv.Tx) (err error) {
+			c, err = findCaller(tx, digest)
 			if session && errors.Is(err, table.ErrMissing) {
 				return errSessionEnded
 			}
@@ -75,9 +72,10 @@ func Recognize(s *kv.Store, owner, id record.ID) (*Caller, error) {
 	var c *Caller
 	if err := s.View(func(tx *kv.Tx) error {
 		k, err := KeyRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
-		if err == nil {
-			c, err = caller(tx, k)
+		if err != nil {
+			return unknownKey(err)
 		}
+		c, err = caller(tx, k)
 		return unknownKey(err)
 	}); err != nil {
 		return nil, err
@@ -123,6 +121,15 @@ func unknownKey(err error) error {
 		return forbidden("unknown_key", "This API key is not known.")
 	}
 	return err
+}
+
+// findCaller reads the credential with the digest, and what belongs to it.
+func findCaller(tx *kv.Tx, digest [32]byte) (*Caller, error) {
+	k, err := KeyRows.Find(tx.Tx, keyDigest, digest[:])
+	if err != nil {
+		return nil, err
+	}
+	return caller(tx, k)
 }
 
 // caller reads the account and the settings that belong to a credential.

@@ -67,7 +67,8 @@ func NewUserCode(random func([]byte)) string {
 	code := make([]byte, 0, 9)
 	for len(code) < 9 {
 		var b [1]byte
-		if random(b[:]); int(b[0]) >= 256/len(userCodeLetters)*len(userCodeLetters) {
+		random(b[:])
+		if int(b[0]) >= 256/len(userCodeLetters)*len(userCodeLetters) {
 			continue // each letter must be equally likely
 		}
 		code = append(code, userCodeLetters[int(b[0])%len(userCodeLetters)])
@@ -203,8 +204,8 @@ func leastOf(all []Device, familiar func(network string) bool) *Device {
 // with or without its hyphen.
 func DeviceFor(tx *kv.Tx, code string) (*Device, error) {
 	d, err := deviceRows.Find(tx.Tx, deviceCode, []byte(CleanUserCode(code)))
-	if err = kv.UserError(err, "code"); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, kv.UserError(err, "code")
 	}
 	if !tx.Now.Before(d.Expires) || d.State != DeviceWaits {
 		return nil, record.NotFound("code")

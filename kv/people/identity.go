@@ -66,16 +66,17 @@ func AddIdentity(tx *kv.Tx, owner record.ID, issuer, subject, name, by string) e
 	}
 	name = record.Cut(name, record.MaxName)
 	l, err := ReadIdentity(tx, issuer, subject)
-	if err == nil && l.Owner == owner {
+	switch {
+	case kv.Missing(err): // it is new
+	case err != nil:
+		return err
+	case l.Owner != owner:
+		return &record.Error{Fault: record.Taken, Code: "identity_taken", Text: "This identity is linked to another account."}
+	default:
 		l.Name = name
 		return identityRows.Put(tx.Tx, l)
 	}
-	if err == nil {
-		return &record.Error{Fault: record.Taken, Code: "identity_taken", Text: "This identity is linked to another account."}
-	}
-	if !kv.Missing(err) {
-		return err
-	}
+
 	all, err := Identities(tx, owner)
 	if err != nil {
 		return err
@@ -102,11 +103,14 @@ func linkName(l *Identity) string {
 func UseIdentity(tx *kv.Tx, l *Identity, session record.ID, name string) error {
 	kept := l.Sessions[:0]
 	for _, id := range l.Sessions {
-		if _, err := ReadSession(tx, l.Owner, id); err == nil {
-			kept = append(kept, id)
-		} else if !kv.Missing(err) {
+		_, err := ReadSession(tx, l.Owner, id)
+		if kv.Missing(err) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		kept = append(kept, id)
 	}
 	l.Sessions, l.LastUsed, l.Name = append(kept, session), tx.Now.Truncate(time.Minute), record.Cut(name, record.MaxName)
 	return identityRows.Put(tx.Tx, l)
@@ -119,10 +123,10 @@ func EndIdentitySessions(tx *kv.Tx, l *Identity) error {
 		if kv.Missing(err) {
 			continue
 		}
-		if err == nil {
-			err = RevokeOne(tx, k, "")
-		}
 		if err != nil {
+			return err
+		}
+		if err := RevokeOne(tx, k, ""); err != nil {
 			return err
 		}
 	}
@@ -158,8 +162,10 @@ func removeIdentity(tx *kv.Tx, l *Identity, by string) error {
 	if err := EndIdentitySessions(tx, l); err != nil {
 		return err
 	}
-	_, err := identityRows.Delete(tx.Tx, kv.OwnedKey(l.Owner, l.ID[:]...))
-	return errors.Join(err, Note(tx, Activity{Owner: l.Owner, Event: LoginUnlinked, Name: linkName(l), By: by}))
+	if _, err := identityRows.Delete(tx.Tx, kv.OwnedKey(l.Owner, l.ID[:]...)); err != nil {
+		return err
+	}
+	return Note(tx, Activity{Owner: l.Owner, Event: LoginUnlinked, Name: linkName(l), By: by})
 }
 
 // RemoveIdentities removes all links of an account with the issuer and the subject, where ""
@@ -167,13 +173,18 @@ func removeIdentity(tx *kv.Tx, l *Identity, by string) error {
 // owner.
 func RemoveIdentities(tx *kv.Tx, owner record.ID, issuer, subject, by string) ([]Identity, error) {
 	all, err := Identities(tx, owner)
+	if err != nil {
+		return nil, err
+	}
 	all = slices.DeleteFunc(all, func(l Identity) bool {
 		return issuer != "" && issuer != l.Issuer || subject != "" && subject != l.Subject
 	})
-	for i := 0; err == nil && i < len(all); i++ {
-		err = removeIdentity(tx, &all[i], by)
+	for i := range all {
+		if err := removeIdentity(tx, &all[i], by); err != nil {
+			return nil, err
+		}
 	}
-	return all, err
+	return all, nil
 }
 
 // AddIdentityUser creates an account for an identity and links it. The account has no

@@ -143,7 +143,10 @@ func AddKey(tx *kv.Tx, k Key) (key *Key, secret string, err error) {
 	case k.Device != "":
 		a.Event = DeviceConnected
 	}
-	return &k, secret, errors.Join(KeyRows.Put(tx.Tx, &k), Note(tx, a))
+	if err := KeyRows.Put(tx.Tx, &k); err != nil {
+		return nil, "", err
+	}
+	return &k, secret, Note(tx, a)
 }
 
 // secretDigest is the stored form of a secret. The secret of a session cannot be
@@ -174,10 +177,13 @@ func credential(tx *kv.Tx, owner, id record.ID, session bool) (*Key, error) {
 		what = "session"
 	}
 	k, err := KeyRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
-	if err == nil && k.Session != session {
-		err = table.ErrMissing
+	if err != nil {
+		return nil, kv.UserError(err, what)
 	}
-	return k, kv.UserError(err, what)
+	if k.Session != session {
+		return nil, record.NotFound(what)
+	}
+	return k, nil
 }
 
 // SaveKey changes an API key or a session, which must have been read in the same
@@ -198,11 +204,16 @@ func RemoveKey(tx *kv.Tx, owner, id record.ID) error {
 // user who revokes them; "" is the owner.
 func Revoke(tx *kv.Tx, owner record.ID, by string, which func(*Key) bool) ([]Key, error) {
 	all, err := Keys(tx, owner)
-	all = slices.DeleteFunc(all, func(k Key) bool { return !which(&k) })
-	for i := 0; err == nil && i < len(all); i++ {
-		err = RevokeOne(tx, &all[i], by)
+	if err != nil {
+		return nil, err
 	}
-	return all, err
+	all = slices.DeleteFunc(all, func(k Key) bool { return !which(&k) })
+	for i := range all {
+		if err := RevokeOne(tx, &all[i], by); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // RevokeOne is Revoke for one API key or session.
@@ -214,7 +225,10 @@ func RevokeOne(tx *kv.Tx, k *Key, by string) error {
 	case k.Device != "":
 		a.Event = DeviceRevoked
 	}
-	return errors.Join(RemoveKey(tx, k.Owner, k.ID), Note(tx, a))
+	if err := RemoveKey(tx, k.Owner, k.ID); err != nil {
+		return err
+	}
+	return Note(tx, a)
 }
 
 // CheckNotRevoked fails if a credential was revoked or turned off, or its account

@@ -37,7 +37,10 @@ func saveLogin(tx *kv.Tx, l *Login) error {
 		}
 		return err
 	}
-	return errors.Join(RequireOwner(tx, l.Owner), loginRows.Put(tx.Tx, l))
+	if err := RequireOwner(tx, l.Owner); err != nil {
+		return err
+	}
+	return loginRows.Put(tx.Tx, l)
 }
 
 // Ways says how users can sign in at the server that runs on a store. The zero value is that of

@@ -2,7 +2,6 @@ package people
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 	"time"
 
@@ -114,7 +113,10 @@ func RemovePasskey(tx *kv.Tx, owner, id record.ID) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dropRecovery(tx, l), Note(tx, Activity{Owner: owner, Event: PasskeyRemoved, Name: p.Name}))
+	if err := dropRecovery(tx, l); err != nil {
+		return err
+	}
+	return Note(tx, Activity{Owner: owner, Event: PasskeyRemoved, Name: p.Name})
 }
 
 // UsePasskey records the use of a passkey whose signature was right, with the counter of

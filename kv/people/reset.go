@@ -107,10 +107,13 @@ func ResetOf(tx *kv.Tx, secret string) (*User, error) {
 		return nil, gone
 	}
 	u, err := ReadUser(tx, l.Owner)
-	if err == nil && u.Disabled {
-		err = gone
+	if err != nil {
+		return nil, err
 	}
-	return u, err
+	if u.Disabled {
+		return nil, gone
+	}
+	return u, nil
 }
 
 // endReset ends the link that sets the account's password. If the account has a password now, it

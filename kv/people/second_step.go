@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,7 +94,10 @@ func SetCodes(tx *kv.Tx, owner record.ID, secret []byte, code string) (recovery 
 	if len(l.Recovery) == 0 {
 		recovery = makeRecovery(l)
 	}
-	return recovery, errors.Join(saveLogin(tx, l), Note(tx, Activity{Owner: owner, Event: CodesOn}))
+	if err := saveLogin(tx, l); err != nil {
+		return nil, err
+	}
+	return recovery, Note(tx, Activity{Owner: owner, Event: CodesOn})
 }
 
 // ClearCodes turns one-time codes off.
@@ -108,14 +110,19 @@ func ClearCodes(tx *kv.Tx, owner record.ID) error {
 		return &record.Error{Fault: record.Missing, Code: "not_found", Text: "The user has no one-time codes."}
 	}
 	l.Secret, l.Since, l.Step = nil, time.Time{}, 0
-	return errors.Join(dropRecovery(tx, l), Note(tx, Activity{Owner: owner, Event: CodesOff}))
+	if err := dropRecovery(tx, l); err != nil {
+		return err
+	}
+	return Note(tx, Activity{Owner: owner, Event: CodesOff})
 }
 
 // dropRecovery saves l, without recovery codes if the account has no second step left.
 func dropRecovery(tx *kv.Tx, l *Login) error {
-	err := saveLogin(tx, l)
-	if has, e := HasSecondStep(tx, l.Owner); has || err != nil || e != nil {
-		return errors.Join(err, e)
+	if err := saveLogin(tx, l); err != nil {
+		return err
+	}
+	if has, err := HasSecondStep(tx, l.Owner); err != nil || has {
+		return err
 	}
 	l.Recovery = nil
 	return saveLogin(tx, l)
@@ -157,7 +164,10 @@ func addRecovery(tx *kv.Tx, owner record.ID) ([]string, error) {
 		return nil, err
 	}
 	codes := makeRecovery(l)
-	return codes, errors.Join(saveLogin(tx, l), Note(tx, Activity{Owner: owner, Event: RecoveryMade}))
+	if err := saveLogin(tx, l); err != nil {
+		return nil, err
+	}
+	return codes, Note(tx, Activity{Owner: owner, Event: RecoveryMade})
 }
 
 // makeRecovery makes codes of 16 letters, 69 bits: a fast hash is enough for them.
@@ -190,5 +200,8 @@ func UseRecovery(tx *kv.Tx, owner record.ID, code string) (bool, error) {
 		return false, nil
 	}
 	l.Recovery = slices.Delete(l.Recovery, i, i+1)
-	return true, errors.Join(saveLogin(tx, l), Note(tx, Activity{Owner: owner, Event: RecoveryUsed}))
+	if err := saveLogin(tx, l); err != nil {
+		return false, err
+	}
+	return true, Note(tx, Activity{Owner: owner, Event: RecoveryUsed})
 }

@@ -41,19 +41,28 @@ func Sessions(tx *kv.Tx, owner record.ID) ([]Key, error) {
 // and that have not fetched their key yet are dropped too.
 func EndSessions(tx *kv.Tx, owner record.ID) error {
 	waiting, err := kv.Collect(deviceRows, tx, nil)
-	for i := 0; err == nil && i < len(waiting); i++ {
-		if waiting[i].Owner == owner {
-			_, err = deviceRows.Delete(tx.Tx, waiting[i].Digest[:])
-		}
-	}
 	if err != nil {
 		return err
 	}
-	all, err := credentials(tx, owner[:], true)
-	for i := 0; err == nil && i < len(all); i++ {
-		err = RemoveKey(tx, owner, all[i].ID)
+	for i := range waiting {
+		if waiting[i].Owner != owner {
+			continue
+		}
+		if _, err := deviceRows.Delete(tx.Tx, waiting[i].Digest[:]); err != nil {
+			return err
+		}
 	}
-	return err
+
+	all, err := credentials(tx, owner[:], true)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if err := RemoveKey(tx, owner, all[i].ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Session reads one of the owner's sessions.
@@ -64,12 +73,18 @@ func ReadSession(tx *kv.Tx, owner, id record.ID) (*Key, error) {
 // DropSessions deletes expired sessions.
 func DropSessions(tx *kv.Tx) error {
 	all, err := credentials(tx, nil, true)
-	for i := 0; err == nil && i < len(all); i++ {
-		if !tx.Now.Before(all[i].Expires) {
-			err = RemoveKey(tx, all[i].Owner, all[i].ID)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if tx.Now.Before(all[i].Expires) {
+			continue
+		}
+		if err := RemoveKey(tx, all[i].Owner, all[i].ID); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // RecentTime is how long a session may change how its user signs in, after its user has

@@ -146,7 +146,8 @@ func (t *Tries) Wait(now time.Time, limits ...Limit) time.Duration {
 func (t *Tries) Settle(now time.Time, right bool, limits ...Limit) (which int, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if which, wait = t.reached(now, limits); which >= 0 || right {
+	which, wait = t.reached(now, limits)
+	if which >= 0 || right {
 		return which, wait
 	}
 	for _, l := range limits {

@@ -190,12 +190,13 @@ func SaveUser(tx *kv.Tx, u *User) error {
 	if err := putUser(tx, u); err != nil {
 		return err
 	}
-	if before.Password != u.Password || u.Disabled && !before.Disabled {
-		if err := errors.Join(EndSessions(tx, u.ID), endReset(tx, u)); err != nil {
-			return err
-		}
+	if before.Password == u.Password && (!u.Disabled || before.Disabled) {
+		return nil
 	}
-	return nil
+	if err := EndSessions(tx, u.ID); err != nil {
+		return err
+	}
+	return endReset(tx, u)
 }
 
 func administers(u *User) bool { return u.Role == Admin && !u.Disabled }
@@ -247,13 +248,21 @@ func RemoveUser(s *kv.Store, id record.ID, by string) error {
 		u.Disabled = true
 		return SaveUser(tx, u)
 	})
-	for done := false; err == nil && !done; {
-		err = s.Update(func(tx *kv.Tx) (err error) {
-			if done, err = tx.Drop(id); err == nil && done {
-				err = Note(tx, Activity{Event: AccountRemoved, Name: name, By: by})
-			}
-			return err
-		})
+	if err != nil {
+		return err
 	}
-	return err
+
+	for {
+		done := false
+		err := s.Update(func(tx *kv.Tx) (err error) {
+			done, err = tx.Drop(id)
+			if err != nil || !done {
+				return err
+			}
+			return Note(tx, Activity{Event: AccountRemoved, Name: name, By: by})
+		})
+		if err != nil || done {
+			return err
+		}
+	}
 }
