@@ -32,13 +32,13 @@ func EachAlone(
 			for to = from; to < min(len(ids), from+trashBatch) && tx.Volume()-begun < kv.MaxVolume; to++ {
 				mark := tx.Mark()
 				err := change(tx, ids[to])
-				if err != nil && !errors.As(err, new(*record.Error)) {
-					return err
-				}
-				refused[to] = err
 				if err == nil {
 					continue
 				}
+				if !errors.As(err, new(*record.Error)) {
+					return err
+				}
+				refused[to] = err
 				if err := tx.Undo(mark); err != nil {
 					return err
 				}

@@ -143,23 +143,28 @@ func ofAnyKind(tx *kv.Tx, owner, id record.ID, first *record.Kind) *record.Kind 
 func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 	rank, n := uint64(firstRank), 0
 	for at := range order(tx, r, nil, true) {
-		if rank = max(rank, at.rank+rankGap); n == record.MaxPicked {
+		rank = max(rank, at.rank+rankGap)
+		if n == record.MaxPicked {
 			break
 		}
 		n++
 	}
+
 	k := record.Files
 	for _, text := range ids {
 		id := uuid.MustParse(text)
-		if _, err := memberOf(tx, r, id); err == nil {
+		_, err := memberOf(tx, r, id)
+		if err == nil {
 			continue
-		} else if !kv.Missing(err) {
+		}
+		if !kv.Missing(err) {
 			return err
 		}
 		if tx.Get(kv.RecordBucket, record.RowKey(r.Owner, record.Collections, id)) != nil {
 			return record.Bad(map[string]string{name: "names a collection, which cannot be in a collection: " + text})
 		}
-		if k = ofAnyKind(tx, r.Owner, id, k); k == nil {
+		k = ofAnyKind(tx, r.Owner, id, k)
+		if k == nil {
 			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
 		}
 		n++
@@ -252,11 +257,13 @@ func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
 		if before == item {
 			return nil
 		}
-		if to = between(tx, r, next); to == 0 { // no room: space out all of them
+		to = between(tx, r, next)
+		if to == 0 { // no room: space out all of them
 			if err := spaceOut(tx, r); err != nil {
 				return err
 			}
-			if next, err = memberOf(tx, r, before); err != nil {
+			next, err = memberOf(tx, r, before)
+			if err != nil {
 				return err
 			}
 			to = between(tx, r, next)
@@ -357,77 +364,23 @@ func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
 			return v.(*Members), nil //nolint:errcheck // every value has this type
 		}
 	}
-	all := &Members{}
-	titles := map[record.ID]string{}
-	add := func(k *record.Kind, id record.ID) error {
-		key := record.RowKey(r.Owner, k, id)
-		row := tx.Get(kv.RecordBucket, key)
-		if row == nil {
-			return nil
-		}
-		item, err := record.BorrowRow(key, row)
-		if err != nil {
-			return err
-		}
-		in, why := b.Through(r, item, true)
-		if !in {
-			return nil
-		}
-		m := Member{ID: id, Kind: k, LeftOut: why}
-		if item.Bytes != nil {
-			m.Size, m.Class = item.Bytes.Size, item.Bytes.Class
-		}
-		if why == "" {
-			all.Items, all.Bytes = all.Items+1, all.Bytes+m.Size
-		}
-		if b.Order() == record.ByTitle {
-			titles[id] = strings.Clone(item.Order)
-		}
-		all.All = append(all.All, m)
-		return nil
-	}
+
+	g := gathering{tx: tx, r: r, of: b, all: new(Members), titles: map[record.ID]string{}}
 	if b.Live() {
-		l := facet{inFolder, b.Folder}
-		if b.Tag != uuid.Nil {
-			l = facet{hasTag, b.Tag}
-		}
-		for _, k := range record.Kinds {
-			prefix := l.key(r.Owner, k)
-			for e := range tx.Walk(recordFacet, prefix, nil, true) {
-				if len(all.All) == record.MaxLive {
-					break
-				}
-				if err := add(k, record.ID(e[len(prefix):])); err != nil {
-					return nil, err
-				}
-			}
-		}
+		err = g.live()
 	} else {
-		for at := range order(tx, r, nil, false) {
-			m, err := memberOf(tx, r, at.item)
-			if err == nil {
-				err = add(m.Kind, at.item)
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
+		err = g.picked()
 	}
-	age := func(x, y Member) int { return bytes.Compare(x.ID[:], y.ID[:]) }
-	switch b.Order() {
-	case record.NewestFirst:
-		slices.SortFunc(all.All, func(x, y Member) int { return age(y, x) })
-	case record.OldestFirst:
-		slices.SortFunc(all.All, age)
-	case record.ByTitle:
-		slices.SortFunc(all.All, func(x, y Member) int {
-			return cmp.Or(strings.Compare(titles[x.ID], titles[y.ID]), age(x, y))
-		})
+	if err != nil {
+		return nil, err
 	}
+	g.sort()
+	all := g.all
 	all.Visible = all.All
 	if int64(len(all.All)) > all.Items {
 		all.Visible = slices.DeleteFunc(slices.Clone(all.All), func(x Member) bool { return x.LeftOut != "" })
 	}
+
 	if size := int64(len(all.All)) + 1; kept != nil && size <= maxKeptMembers/2 {
 		if kept.n.Add(size) > maxKeptMembers {
 			membersCache.Replace(tx.Store(), kept)
@@ -436,6 +389,94 @@ func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
 		}
 	}
 	return all, nil
+}
+
+// A gathering is a collection whose items are being read.
+type gathering struct {
+	tx     *kv.Tx
+	r      *record.Record
+	of     *record.Collection // the body of r
+	all    *Members
+	titles map[record.ID]string // what sort needs
+}
+
+// live adds the items of a collection over a folder or a tag.
+func (g *gathering) live() error {
+	l := facet{inFolder, g.of.Folder}
+	if g.of.Tag != uuid.Nil {
+		l = facet{hasTag, g.of.Tag}
+	}
+	for _, k := range record.Kinds {
+		prefix := l.key(g.r.Owner, k)
+		for e := range g.tx.Walk(recordFacet, prefix, nil, true) {
+			if len(g.all.All) == record.MaxLive {
+				break
+			}
+			if err := g.add(k, record.ID(e[len(prefix):])); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// picked adds the items that the owner has picked.
+func (g *gathering) picked() error {
+	for at := range order(g.tx, g.r, nil, false) {
+		m, err := memberOf(g.tx, g.r, at.item)
+		if err != nil {
+			return err
+		}
+		if err := g.add(m.Kind, at.item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds an item, unless it does not exist or is not in the collection.
+func (g *gathering) add(k *record.Kind, id record.ID) error {
+	key := record.RowKey(g.r.Owner, k, id)
+	row := g.tx.Get(kv.RecordBucket, key)
+	if row == nil {
+		return nil
+	}
+	item, err := record.BorrowRow(key, row)
+	if err != nil {
+		return err
+	}
+	in, why := g.of.Through(g.r, item, true)
+	if !in {
+		return nil
+	}
+
+	m := Member{ID: id, Kind: k, LeftOut: why}
+	if item.Bytes != nil {
+		m.Size, m.Class = item.Bytes.Size, item.Bytes.Class
+	}
+	if why == "" {
+		g.all.Items, g.all.Bytes = g.all.Items+1, g.all.Bytes+m.Size
+	}
+	if g.of.Order() == record.ByTitle {
+		g.titles[id] = strings.Clone(item.Order)
+	}
+	g.all.All = append(g.all.All, m)
+	return nil
+}
+
+// sort puts the items into the order that the collection asks for.
+func (g *gathering) sort() {
+	age := func(x, y Member) int { return bytes.Compare(x.ID[:], y.ID[:]) }
+	switch g.of.Order() {
+	case record.NewestFirst:
+		slices.SortFunc(g.all.All, func(x, y Member) int { return age(y, x) })
+	case record.OldestFirst:
+		slices.SortFunc(g.all.All, age)
+	case record.ByTitle:
+		slices.SortFunc(g.all.All, func(x, y Member) int {
+			return cmp.Or(strings.Compare(g.titles[x.ID], g.titles[y.ID]), age(x, y))
+		})
+	}
 }
 
 // Through reads an item as visitors of the collection get it. The error is ErrMissing for
@@ -459,7 +500,8 @@ func Through(tx *kv.Tx, c *record.Record, id record.ID) (*record.Record, error) 
 	if err != nil && !kv.Missing(err) {
 		return nil, err
 	}
-	if in, why := body.(*record.Collection).Through(c, item, err == nil); !in || why != "" {
+	picked := err == nil
+	if in, why := body.(*record.Collection).Through(c, item, picked); !in || why != "" {
 		return nil, record.ErrMissing
 	}
 	return item, nil

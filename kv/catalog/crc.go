@@ -3,7 +3,6 @@ package catalog
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 
 	"kist/blobs"
 	"kist/kv"
@@ -53,13 +52,15 @@ func KeepCRCOf(tx *kv.Tx, k *blobs.Kept) error {
 }
 
 // dropCRCs deletes what is kept about a content. Other records with it compute it again.
-func dropCRCs(tx *kv.Tx, ref [32]byte) (err error) {
+func dropCRCs(tx *kv.Tx, ref [32]byte) error {
 	var keys [][]byte
 	for k := range tx.Walk(crcBucket, ref[:], nil, false) {
 		keys = append(keys, bytes.Clone(k))
 	}
 	for _, k := range keys {
-		err = errors.Join(err, tx.Delete(crcBucket, k))
+		if err := tx.Delete(crcBucket, k); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }

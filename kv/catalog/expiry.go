@@ -33,6 +33,7 @@ func emitExpired(s *kv.Store) error {
 		}); err != nil || !due {
 			return err
 		}
+
 		told := 0
 		if err := s.Update(func(tx *kv.Tx) error {
 			var keys [][]byte
@@ -41,15 +42,14 @@ func emitExpired(s *kv.Store) error {
 			}
 			for i := 0; i < len(keys) && tx.Volume() < kv.MaxVolume; i++ {
 				mark := tx.Mark()
-				err := emitExpiry(tx, keys[i])
-				if err == nil {
-					told++
+				if err := emitExpiry(tx, keys[i]); err != nil {
+					s.Log().Error("cannot report an expired item", "error", err) // it must not hold up the others
+					if err := tx.Undo(mark); err != nil {
+						return err
+					}
 					continue
 				}
-				s.Log().Error("cannot report an expired item", "error", err) // it must not hold up the others
-				if err := tx.Undo(mark); err != nil {
-					return err
-				}
+				told++
 			}
 			return nil
 		}); err != nil || told == 0 {

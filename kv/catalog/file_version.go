@@ -155,10 +155,16 @@ func versionOf(t *record.Trashed) record.Version {
 // fileVersion reads earlier bytes of a file from the trash.
 func fileVersion(tx *kv.Tx, r *record.Record, id record.ID) (*record.Trashed, error) {
 	t, err := TrashRows.Get(tx.Tx, record.RowKey(r.Owner, record.Files, id))
-	if errors.Is(err, table.ErrMissing) || err == nil && t.Of != r.ID {
+	if errors.Is(err, table.ErrMissing) {
 		return nil, record.NotFound("version")
 	}
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	if t.Of != r.ID {
+		return nil, record.NotFound("version")
+	}
+	return t, nil
 }
 
 // letGo marks content that a record no longer has, unless something else uses it.

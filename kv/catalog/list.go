@@ -406,7 +406,10 @@ func (s *source) fits(k, v []byte) (*record.Record, bool, error) {
 		return nil, true, nil
 	}
 	r, err := s.read(k, v)
-	return r, err == nil && s.q.Match(r), err
+	if err != nil {
+		return nil, false, err
+	}
+	return r, s.q.Match(r), nil
 }
 
 // read reads the record of an entry.
@@ -414,7 +417,8 @@ func (s *source) read(k, v []byte) (*record.Record, error) {
 	if s.bucket != kv.RecordBucket {
 		entry := k
 		k = record.RowKey(s.q.Owner, s.q.Kind, record.ID(k[len(k)-16:]))
-		if v = s.tx.Get(kv.RecordBucket, k); v == nil {
+		v = s.tx.Get(kv.RecordBucket, k)
+		if v == nil {
 			return nil, fmt.Errorf("list entry %x: %w", entry, table.ErrMissing)
 		}
 	}

@@ -297,9 +297,11 @@ func LoadDuePage(tx *kv.Tx, t DuePage) (p *record.Page, b *record.Bookmark, idle
 	if err != nil {
 		return nil, nil, false, kv.UserError(err, "bookmark")
 	}
-	if _, b, err = bookmarked(tx, p); err == nil {
-		idle, err = people.Disabled(tx, t.Owner)
+	_, b, err = bookmarked(tx, p)
+	if err != nil {
+		return nil, nil, false, err
 	}
+	idle, err = people.Disabled(tx, t.Owner)
 	return p, b, idle, err
 }
 
@@ -339,21 +341,25 @@ func RecheckPage(tx *kv.Tx, r *record.Record) error {
 	if errors.Is(err, table.ErrMissing) {
 		return nil
 	}
-	if now := tx.Store().MonotonicNow(); err == nil && p.Due.After(now) {
-		p.Due = now
-		people.PagesDue.Raise(tx)
-		err = PageRows.Put(tx.Tx, p)
+	if err != nil {
+		return err
 	}
-	return err
+	now := tx.Store().MonotonicNow()
+	if !p.Due.After(now) {
+		return nil
+	}
+	p.Due = now
+	people.PagesDue.Raise(tx)
+	return PageRows.Put(tx.Tx, p)
 }
 
 // RefillPage has the page of a bookmark read at once, for what the bookmark lacks.
 func RefillPage(tx *kv.Tx, r *record.Record) error {
 	p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
-	if errors.Is(err, table.ErrMissing) || err == nil && p.Fill {
+	if errors.Is(err, table.ErrMissing) {
 		return nil
 	}
-	if err != nil {
+	if err != nil || p.Fill {
 		return err
 	}
 	p.Refill(tx.Store().MonotonicNow())
@@ -398,16 +404,17 @@ func Icons(s *kv.Store) ([]record.ID, error) {
 // now, nothing is written.
 func SavePageCheck(tx *kv.Tx, before *record.Page, l record.Look) error {
 	p, err := PageRows.Get(tx.Tx, PageRows.Key(before))
-	if errors.Is(err, table.ErrMissing) || err == nil && p.Key != before.Key {
+	if errors.Is(err, table.ErrMissing) {
 		return nil
 	}
-	if err != nil {
+	if err != nil || p.Key != before.Key {
 		return err
 	}
 	r, b, err := bookmarked(tx, p)
 	if err != nil {
 		return err
 	}
+
 	filled := *r
 	fill := p.Fill && l.Read && b.Take(l)
 	if fill {
@@ -421,6 +428,7 @@ func SavePageCheck(tx *kv.Tx, before *record.Page, l record.Look) error {
 			return err
 		}
 	}
+
 	gone := p.Record(l, tx.Store().MonotonicNow())
 	if err := PageRows.Put(tx.Tx, p); err != nil {
 		return err

@@ -203,7 +203,8 @@ func (s *source) count(from, end []byte, total int) []rankPart {
 		if end != nil && bytes.Compare(at, end) > 0 {
 			break
 		}
-		switch n++; n {
+		n++
+		switch n {
 		case step:
 			mark = bytes.Clone(at)
 		case 2 * step:

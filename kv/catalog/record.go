@@ -180,11 +180,15 @@ func refillRecords(r *kv.Refill) error {
 					return err
 				}
 			}
-			return errors.Join(RefillViews(r, v.ID), r.Put(recordOrder, ViewOrder(v, recordViews(r.Before, v).total), nil))
+			if err := RefillViews(r, v.ID); err != nil {
+				return err
+			}
+			return r.Put(recordOrder, ViewOrder(v, recordViews(r.Before, v).total), nil)
 		},
 	}); err != nil {
 		return err
 	}
+
 	latest := uint64(0)
 	for k, v := range r.Before.Walk(kv.ChangeBucket, nil, nil, false) {
 		if len(k) == 8 {
@@ -257,17 +261,19 @@ func facetsOf(r *record.Record) iter.Seq[facet] {
 }
 
 // liveOver is the folder or the tag whose items a collection has; zero for others.
-func liveOver(r *record.Record) (id record.ID) {
+func liveOver(r *record.Record) record.ID {
 	if r.Kind != record.Collections {
-		return id
+		return uuid.Nil
 	}
-	if b, err := r.Decode(); err == nil {
-		c := b.(*record.Collection) // the kind says so
-		if id = c.Folder; id == uuid.Nil {
-			id = c.Tag
-		}
+	b, err := r.Decode()
+	if err != nil {
+		return uuid.Nil
 	}
-	return id
+	c := b.(*record.Collection) // the kind says so
+	if c.Folder != uuid.Nil {
+		return c.Folder
+	}
+	return c.Tag
 }
 
 // key is the prefix of the facet's entries, with capacity for a record's id.
@@ -529,6 +535,7 @@ func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
 		}
 		more = append(more, id)
 	}
+
 	drop := map[record.ID]bool{}
 	for _, t := range f.DropTags {
 		drop[uuid.MustParse(t)] = true
@@ -545,18 +552,23 @@ func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
 			kept = append(kept, id)
 		}
 	}
-	if r.Tags = kept; len(kept) > record.MaxTags {
+	r.Tags = kept
+	if len(kept) > record.MaxTags {
 		bad["tags"] = fmt.Sprintf("must have at most %d entries", record.MaxTags)
 	}
+
 	switch {
 	case f.FolderName != "":
 		r.Folder, err = folderID(tx, r.Owner, f.FolderName)
+		if err != nil {
+			return err
+		}
 	case f.Folder != uuid.Nil && f.Folder != r.Folder && tx.Get(folderBucket, kv.OwnedKey(r.Owner, f.Folder[:]...)) == nil:
 		bad["folderId"] = "names a folder that you do not have"
 	default:
 		r.Folder = f.Folder
 	}
-	return errors.Join(err, record.Bad(bad))
+	return record.Bad(bad)
 }
 
 // Save changes a record according to a form; password is the hash of the form's
@@ -569,10 +581,12 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	before := new(record.Bookmark)
 	if r.Kind == record.Bookmarks {
 		var err error
-		if before, err = bookmark(r); err != nil {
+		before, err = bookmark(r)
+		if err != nil {
 			return err
 		}
 	}
+
 	old, private := r.Body, !r.Public
 	restart := f.Fill(r)
 	grew := len(r.Body) > len(old)
@@ -592,8 +606,12 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 			return err
 		}
 	}
+
 	text := tx.Text(r.Owner)
-	if err := errors.Join(fileUnder(tx, r, f), setSource(tx, r, f)); err != nil {
+	if err := fileUnder(tx, r, f); err != nil {
+		return err
+	}
+	if err := setSource(tx, r, f); err != nil {
 		return err
 	}
 	grew = grew || tx.Text(r.Owner) > text // because of new tags or items
@@ -603,6 +621,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 			return err
 		}
 	}
+
 	r.Updated = tx.Now
 	if err := save(tx, r); err != nil {
 		return err
@@ -665,12 +684,20 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(tx.Delete(ViewBucket, r.ID[:]), history.Drop(tx, r), dropMembers(tx, r)); err != nil {
+
+	if err := tx.Delete(ViewBucket, r.ID[:]); err != nil {
+		return err
+	}
+	if err := history.Drop(tx, r); err != nil {
+		return err
+	}
+	if err := dropMembers(tx, r); err != nil {
 		return err
 	}
 	if err := tx.Delete(spentBucket, r.ID[:]); err != nil { // DropSpent need not delete it any more
 		return err
 	}
+
 	if r.Bytes == nil {
 		return nil
 	}
@@ -693,15 +720,21 @@ func takeOut(tx *kv.Tx, r *record.Record) (*record.Trashed, error) {
 		return nil, kv.UserError(err, "item")
 	}
 	got.Seq = tx.NextSeq()
-	t := &record.Trashed{Record: *got, Removal: record.Removal{At: tx.Now}}
-	err = errors.Join(
-		tx.Delete(recordOrder, ViewOrder(r, recordViews(tx, r).total)),
-		tx.Put(kv.ChangeBucket, binary.BigEndian.AppendUint64(nil, got.Seq), r.Key()),
-	)
-	if r.Kind == record.Bookmarks && err == nil {
-		t.Page, err = PageRows.Delete(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+	if err := tx.Delete(recordOrder, ViewOrder(r, recordViews(tx, r).total)); err != nil {
+		return nil, err
 	}
-	return t, err
+	if err := tx.Put(kv.ChangeBucket, binary.BigEndian.AppendUint64(nil, got.Seq), r.Key()); err != nil {
+		return nil, err
+	}
+
+	t := &record.Trashed{Record: *got, Removal: record.Removal{At: tx.Now}}
+	if r.Kind == record.Bookmarks {
+		t.Page, err = PageRows.Delete(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
 // Record reads the owner's record of the kind with the given id or slug.
@@ -720,8 +753,11 @@ func Borrow(tx *kv.Tx, owner record.ID, k *record.Kind, idOrSlug string) (*recor
 	var key []byte
 	if id, err := uuid.Parse(idOrSlug); err == nil {
 		key = record.RowKey(owner, k, id)
-	} else if key = tx.Get(kv.RecordSlug, []byte(idOrSlug)); !bytes.HasPrefix(key, kv.OwnedKey(owner, k.Code)) {
-		return nil, record.NotFound(k.Name) // same answer if another owner has it
+	} else {
+		key = tx.Get(kv.RecordSlug, []byte(idOrSlug))
+		if !bytes.HasPrefix(key, kv.OwnedKey(owner, k.Code)) {
+			return nil, record.NotFound(k.Name) // same answer if another owner has it
+		}
 	}
 	row := tx.Get(kv.RecordBucket, key)
 	if row == nil {
@@ -765,20 +801,25 @@ func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	v.Record, v.Views = *r, recordViews(tx, r).total
 	v.TagList = v.TagList[:0]
 	for _, id := range r.Tags {
-		switch t, err := tag(tx, r.Owner, id); {
-		case err == nil:
-			v.TagList = append(v.TagList, t)
-		case !kv.Missing(err):
+		t, err := tag(tx, r.Owner, id)
+		if kv.Missing(err) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		v.TagList = append(v.TagList, t)
 	}
+
 	v.Page = record.Page{}
 	if r.Kind == record.Bookmarks && !v.Visitor {
-		switch p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...)); {
-		case err == nil:
-			v.Page = *p
-		case !errors.Is(err, table.ErrMissing):
+		p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+		switch {
+		case errors.Is(err, table.ErrMissing):
+		case err != nil:
 			return err
+		default:
+			v.Page = *p
 		}
 	}
 	if r.Kind == record.Collections {
@@ -794,16 +835,19 @@ func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 		}
 		v.NeverStrip = set.KeepMetadata
 	}
+
 	v.FolderName = ""
-	if r.Folder != uuid.Nil {
-		switch f, err := Folder(tx, r.Owner, r.Folder); {
-		case err == nil:
-			v.FolderName = f.Name
-		case kv.Missing(err):
-			v.Folder = uuid.Nil
-		default:
-			return err
-		}
+	if r.Folder == uuid.Nil {
+		return nil
+	}
+	f, err := Folder(tx, r.Owner, r.Folder)
+	switch {
+	case kv.Missing(err):
+		v.Folder = uuid.Nil
+	case err != nil:
+		return err
+	default:
+		v.FolderName = f.Name
 	}
 	return nil
 }
@@ -825,8 +869,10 @@ func checkRecordBound(tx *kv.Tx, owner record.ID) error {
 func emit(tx *kv.Tx, e jobs.Event, r *record.Record) error {
 	var v record.Shown
 	return jobs.Deliver(tx, r.Owner, e, r.ID, func() (jobs.Notice, error) {
-		err := Show(tx, r, &v)
-		return jobs.NoticeOf(&v), err
+		if err := Show(tx, r, &v); err != nil {
+			return jobs.Notice{}, err
+		}
+		return jobs.NoticeOf(&v), nil
 	})
 }
 

@@ -44,7 +44,8 @@ func Shared(s *kv.Store, slug string, most int) (r *record.Record, long int, err
 		if row == nil {
 			return record.ErrMissing
 		}
-		if r, err = record.BorrowRow(key, row); err != nil {
+		r, err = record.BorrowRow(key, row)
+		if err != nil {
 			return err
 		}
 		size = int64(len(r.Body)) + sharedOver
@@ -53,11 +54,15 @@ func Shared(s *kv.Store, slug string, most int) (r *record.Record, long int, err
 		} else {
 			long, r.Body = len(r.Body), nil
 		}
+
 		disabled, err := people.Disabled(tx, r.Owner)
+		if err != nil {
+			return err
+		}
 		if disabled {
 			return record.ErrMissing
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, 0, err

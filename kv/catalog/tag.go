@@ -181,13 +181,16 @@ func RemoveTag(s *kv.Store, owner, id, into record.ID) error {
 		return record.Bad(map[string]string{"into": "must be another tag"})
 	}
 	check := func(tx *kv.Tx) error {
-		_, err := Tag(tx, owner, id)
-		if err == nil && into != uuid.Nil {
-			if _, missing := Tag(tx, owner, into); missing != nil {
-				err = record.Bad(map[string]string{"into": "names a tag that you do not have"})
-			}
+		if _, err := Tag(tx, owner, id); err != nil {
+			return err
 		}
-		return err
+		if into == uuid.Nil {
+			return nil
+		}
+		if _, missing := Tag(tx, owner, into); missing != nil {
+			return record.Bad(map[string]string{"into": "names a tag that you do not have"})
+		}
+		return nil
 	}
 	nothing := func(*kv.Tx) error { return nil }
 	if err := retag(s, owner, facet{showsAll, id}, check, relive(id, into), nothing); err != nil {
@@ -255,10 +258,11 @@ func retag(
 					return err
 				}
 			}
-			if done = len(some) < kv.RemoveBatch; done {
-				return end(tx)
+			if len(some) == kv.RemoveBatch {
+				return nil
 			}
-			return nil
+			done = true
+			return end(tx)
 		})
 		if err != nil || done {
 			return err

@@ -207,11 +207,11 @@ func UntrashAll(s *kv.Store, owner record.ID, ids []record.ID) ([]Restored, erro
 				if kv.Missing(err) {
 					continue
 				}
-				former := t.Slug
-				var r *record.Record
-				if err == nil {
-					r, err = Untrash(tx, t)
+				if err != nil {
+					return err
 				}
+				former := t.Slug
+				r, err := Untrash(tx, t)
 				if err != nil {
 					return err
 				}
@@ -312,11 +312,13 @@ func ListTrash(tx *kv.Tx, owner record.ID, k *record.Kind, text string, after []
 		}
 		item = TrashItem{Trashed: *t, Title: b.Title(), Size: int64(length)}
 		item.Page = nil // it can be long
-		if item.Body = nil; t.Bytes != nil {
+		item.Body = nil
+		if t.Bytes != nil {
 			item.Size += t.Bytes.Size
 		}
 		return item, strings.Contains(record.Fold(item.Title), text), nil
 	}
+
 	p := TrashPage{Total: TrashCount(tx, owner, k)}
 	for key := range tx.Walk(trashLine, owner[:], after, true) {
 		if len(p.Items) == limit {

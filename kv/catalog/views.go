@@ -158,12 +158,11 @@ func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 // hold up the others' counts.
 func alone(tx *kv.Tx, part func() error) error {
 	mark := tx.Mark()
-	err := part()
-	if err == nil {
-		return nil
+	if err := part(); err != nil {
+		tx.Store().Log().Error("views not counted", "error", err)
+		return tx.Undo(mark)
 	}
-	tx.Store().Log().Error("views not counted", "error", err)
-	return tx.Undo(mark)
+	return nil
 }
 
 // countDay adds visits that were counted in memory to a record's views and days.
@@ -175,7 +174,10 @@ func countDay(tx *kv.Tx, d *history.VisitDay) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(count(tx, r, d.Views()), history.AddDay(tx, d))
+	if err := count(tx, r, d.Views()); err != nil {
+		return err
+	}
+	return history.AddDay(tx, d)
 }
 
 // logAll adds the visits to the logs of their items.
@@ -240,11 +242,13 @@ func ViewCount(tx *kv.Tx, id record.ID) int64 { return viewsOf(tx, id).total }
 func Used(tx *kv.Tx, r *record.Record) int64 { return recordViews(tx, r).used }
 
 func setViews(tx *kv.Tx, r *record.Record, before, got views) error {
-	return errors.Join(
-		tx.Delete(recordOrder, ViewOrder(r, before.total)),
-		tx.Put(recordOrder, ViewOrder(r, got.total), nil),
-		tx.Put(ViewBucket, r.ID[:], got.row()),
-	)
+	if err := tx.Delete(recordOrder, ViewOrder(r, before.total)); err != nil {
+		return err
+	}
+	if err := tx.Put(recordOrder, ViewOrder(r, got.total), nil); err != nil {
+		return err
+	}
+	return tx.Put(ViewBucket, r.ID[:], got.row())
 }
 
 // count adds n views that were counted in memory. Only items without a limit are
@@ -291,15 +295,14 @@ func seenLimited(s *kv.Store, r *record.Record, v history.Visit) error {
 			return err
 		}
 		before := recordViews(tx, now)
-		used, due, err := now.Spend(before.used)
-		if verdict = err; err == nil {
+		used, due, refused := now.Spend(before.used)
+		verdict = refused
+		if refused == nil {
 			v.At = tx.Now
-			d := &history.VisitDay{Item: [record.KeySize]byte(now.Key()), Day: history.DayOf(v.At)}
-			d.Count(v)
-			if err := errors.Join(
-				setViews(tx, now, before, views{before.total + 1, used}),
-				history.AddDay(tx, d), logVisits(tx, now, []history.Visit{v}),
-			); err != nil {
+			if err := setViews(tx, now, before, views{before.total + 1, used}); err != nil {
+				return err
+			}
+			if err := noteVisit(tx, now, v); err != nil {
 				return err
 			}
 		}
@@ -314,9 +317,22 @@ func seenLimited(s *kv.Store, r *record.Record, v history.Visit) error {
 	return verdict
 }
 
+// noteVisit adds a visit to the day of the record and to its log.
+func noteVisit(tx *kv.Tx, r *record.Record, v history.Visit) error {
+	d := &history.VisitDay{Item: [record.KeySize]byte(r.Key()), Day: history.DayOf(v.At)}
+	d.Count(v)
+	if err := history.AddDay(tx, d); err != nil {
+		return err
+	}
+	return logVisits(tx, r, []history.Visit{v})
+}
+
 // limitReached takes the action that the owner chose for when the limit is used up.
 func limitReached(tx *kv.Tx, r *record.Record) error {
-	if err := errors.Join(emit(tx, jobs.LimitReached, r), note(tx, people.ItemSpent, r)); err != nil {
+	if err := emit(tx, jobs.LimitReached, r); err != nil {
+		return err
+	}
+	if err := note(tx, people.ItemSpent, r); err != nil {
 		return err
 	}
 	if r.AtLimit == record.Delete {
@@ -377,14 +393,12 @@ func DropSpent(tx *kv.Tx) error {
 		}
 		over[record.ID(k)] = owner
 	}
+
 	for id, owner := range over {
 		if tx.Volume() > kv.MaxVolume {
 			break
 		}
-		r, err := RecordRows.Get(tx.Tx, record.RowKey(owner, record.Collections, id))
-		if err == nil && r.Reached && r.AtLimit == record.Delete {
-			err = Remove(tx, r)
-		}
+		err := removeSpent(tx, record.RowKey(owner, record.Collections, id))
 		if err != nil && !errors.Is(err, table.ErrMissing) {
 			return err
 		}
@@ -393,4 +407,16 @@ func DropSpent(tx *kv.Tx) error {
 		}
 	}
 	return nil
+}
+
+// removeSpent deletes a collection, unless its owner has opened it again.
+func removeSpent(tx *kv.Tx, key []byte) error {
+	r, err := RecordRows.Get(tx.Tx, key)
+	if err != nil {
+		return err
+	}
+	if !r.Reached || r.AtLimit != record.Delete {
+		return nil
+	}
+	return Remove(tx, r)
 }
