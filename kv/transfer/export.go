@@ -57,7 +57,7 @@ func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Expor
 	}
 	_ = os.Remove(spool.Name()) // so that a crash leaves nothing; if this fails, Close removes it
 	x = &Export{blobs: content, spool: spool}
-	if err = store.View(func(tx *kv.Tx) error { return x.read(tx, owner) }); err != nil {
+	if err := store.View(func(tx *kv.Tx) error { return x.read(tx, owner) }); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
@@ -87,78 +87,114 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriterSize(x.spool, 256<<10)
-	var line []byte
-	write := func() {
-		n, _ := out.Write(line) // Flush returns the error
-		x.parts[len(x.parts)-1].size += int64(n)
-	}
-	begin := func(name string) { x.parts = append(x.parts, part{name: name}) }
-	begin(format.ManifestName)
-	line = format.AppendManifest(line, u.Name)
-	write()
-	begin(format.TagsName)
+
+	a := &account{x: x, tx: tx, out: bufio.NewWriterSize(x.spool, 256<<10), seen: map[[32]byte]bool{}}
+	a.begin(format.ManifestName)
+	a.write(format.AppendManifest(a.line[:0], u.Name))
+	a.begin(format.TagsName)
 	for _, t := range tags {
-		line = format.AppendLabel(line[:0], t.Name, t.Color)
-		write()
+		a.write(format.AppendLabel(a.line[:0], t.Name, t.Color))
 	}
-	begin(format.FoldersName)
+	a.begin(format.FoldersName)
 	for _, f := range folders {
-		line = format.AppendLabel(line[:0], f.Name, f.Color)
-		write()
+		a.write(format.AppendLabel(a.line[:0], f.Name, f.Color))
 	}
-	var versioned []*record.Record // those with versions, without their bodies
-	seen := map[[32]byte]bool{}
 	for _, k := range record.Kinds {
-		begin(format.KindName(k))
-		v := record.Shown{Record: record.Record{Kind: k}}
-		q := catalog.Query{Owner: owner, Kind: k, Sort: catalog.Oldest, Limit: page}
-		for more := true; more; more = q.After != "" {
-			list, err := catalog.List(tx, q)
-			if err != nil {
-				return err
-			}
-			for _, r := range list.Records {
-				if err := catalog.Show(tx, r, &v); err != nil {
-					return err
-				}
-				refers, err := carried(tx, r, &v)
-				if err != nil {
-					return err
-				}
-				line = format.AppendRecord(line[:0], &v, catalog.Used(tx, r), refers)
-				write()
-				x.Holds.Records++
-				if history.HasVersions(tx, r) {
-					versioned = append(versioned, &record.Record{ID: r.ID, Owner: r.Owner, Kind: k, Share: record.Share{Slug: r.Slug}})
-				}
-				if r.Bytes != nil && !seen[r.Bytes.Ref] {
-					seen[r.Bytes.Ref] = true
-					x.contents = append(x.contents, r.Bytes.Ref)
-					x.Holds.Files++
-					x.Holds.Bytes += r.Bytes.Size
-				}
-			}
-			q.After = list.Next
+		if err := a.records(owner, k); err != nil {
+			return err
 		}
 	}
-	begin(format.VersionsName)
-	for _, r := range versioned {
-		all, err := history.Versions(tx, r)
+	if err := a.versions(); err != nil {
+		return err
+	}
+
+	x.parts = slices.DeleteFunc(x.parts, func(p part) bool { return p.size == 0 })
+	return a.out.Flush()
+}
+
+// An account is on its way into the spool of an export.
+type account struct {
+	x    *Export
+	tx   *kv.Tx
+	out  *bufio.Writer // to the spool
+	line []byte        // the latest line; the next one takes its memory
+
+	seen      map[[32]byte]bool // contents that the export has already
+	versioned []*record.Record  // those with versions, without their bodies
+}
+
+// begin begins an entry of the zip.
+func (a *account) begin(name string) { a.x.parts = append(a.x.parts, part{name: name}) }
+
+// write adds a line to the entry.
+func (a *account) write(line []byte) {
+	a.line = line
+	n, _ := a.out.Write(line) // Flush returns the error
+	a.x.parts[len(a.x.parts)-1].size += int64(n)
+}
+
+// records saves the records of a kind.
+func (a *account) records(owner record.ID, k *record.Kind) error {
+	a.begin(format.KindName(k))
+	v := record.Shown{Record: record.Record{Kind: k}}
+	q := catalog.Query{Owner: owner, Kind: k, Sort: catalog.Oldest, Limit: page}
+	for more := true; more; more = q.After != "" {
+		list, err := catalog.List(a.tx, q)
 		if err != nil {
 			return err
 		}
-		for _, head := range slices.Backward(all) { // oldest first
-			v, err := history.Version(tx, r, head.ID)
+		for _, r := range list.Records {
+			if err := a.record(r, &v); err != nil {
+				return err
+			}
+		}
+		q.After = list.Next
+	}
+	return nil
+}
+
+// record saves a record and notes its content and its versions. v is memory for it.
+func (a *account) record(r *record.Record, v *record.Shown) error {
+	if err := catalog.Show(a.tx, r, v); err != nil {
+		return err
+	}
+	refers, err := carried(a.tx, r, v)
+	if err != nil {
+		return err
+	}
+	a.write(format.AppendRecord(a.line[:0], v, catalog.Used(a.tx, r), refers))
+	a.x.Holds.Records++
+
+	if history.HasVersions(a.tx, r) {
+		head := &record.Record{ID: r.ID, Owner: r.Owner, Kind: r.Kind, Share: record.Share{Slug: r.Slug}}
+		a.versioned = append(a.versioned, head)
+	}
+	if r.Bytes != nil && !a.seen[r.Bytes.Ref] {
+		a.seen[r.Bytes.Ref] = true
+		a.x.contents = append(a.x.contents, r.Bytes.Ref)
+		a.x.Holds.Files++
+		a.x.Holds.Bytes += r.Bytes.Size
+	}
+	return nil
+}
+
+// versions saves the earlier texts of the records, oldest first.
+func (a *account) versions() error {
+	a.begin(format.VersionsName)
+	for _, r := range a.versioned {
+		all, err := history.Versions(a.tx, r)
+		if err != nil {
+			return err
+		}
+		for _, head := range slices.Backward(all) {
+			v, err := history.Version(a.tx, r, head.ID)
 			if err != nil {
 				return err
 			}
-			line = format.AppendVersion(line[:0], r, v)
-			write()
+			a.write(format.AppendVersion(a.line[:0], r, v))
 		}
 	}
-	x.parts = slices.DeleteFunc(x.parts, func(p part) bool { return p.size == 0 })
-	return out.Flush()
+	return nil
 }
 
 // carried is what a collection refers to; nil for other records.
@@ -211,12 +247,9 @@ func (x *Export) Write(w io.Writer) error {
 		}
 		at += p.size
 	}
+
 	for _, ref := range x.contents {
-		err := x.blobs.Prove(ref) // before it is added to the zip
-		var f *os.File
-		if err == nil {
-			f, err = x.blobs.Get(ref)
-		}
+		f, err := x.open(ref)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, blobs.ErrDamaged) {
 			x.Holds.Missing++
 			continue
@@ -224,14 +257,30 @@ func (x *Export) Write(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		// Not compressed: most files are compressed already.
-		to, err := z.CreateHeader(&zip.FileHeader{Name: format.BlobName(ref), Method: zip.Store})
-		if err == nil {
-			_, err = io.Copy(to, f)
-		}
-		if err = errors.Join(err, f.Close()); err != nil {
+		if err := addContent(z, ref, f); err != nil {
 			return fmt.Errorf("cannot write a file's bytes: %w", err)
 		}
 	}
 	return z.Close()
+}
+
+// open opens a content that is whole.
+func (x *Export) open(ref [32]byte) (*os.File, error) {
+	if err := x.blobs.Prove(ref); err != nil { // before it is added to the zip
+		return nil, err
+	}
+	return x.blobs.Get(ref)
+}
+
+// addContent writes the bytes of a content into the zip and closes f. They are not compressed: most
+// files are compressed already.
+func addContent(z *zip.Writer, ref [32]byte, f *os.File) (err error) {
+	defer func() { err = errors.Join(err, f.Close()) }()
+
+	to, err := z.CreateHeader(&zip.FileHeader{Name: format.BlobName(ref), Method: zip.Store})
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, f)
+	return err
 }

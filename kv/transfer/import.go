@@ -78,25 +78,34 @@ func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) 
 	m.seen, m.pages, m.slugs = map[*record.Kind]map[[16]byte]record.ID{}, map[[16]byte]bool{}, map[string]bool{}
 	m.moved = map[string]record.ID{}
 	defer m.forget()
-	for row, err := range rows {
-		if err == nil {
-			err = ctx.Err()
+
+	if err := m.addAll(ctx, rows); err != nil {
+		if failed := m.flush(); failed != nil && !errors.Is(err, failed) {
+			err = errors.Join(err, failed)
 		}
-		if err == nil {
-			err = m.add(row)
-		}
-		if err != nil {
-			if failed := m.flush(); failed != nil && !errors.Is(err, failed) {
-				err = errors.Join(err, failed)
-			}
-			return m.report, err
-		}
+		return m.report, err
 	}
 	err := m.flush()
 	if m.Tell != nil {
 		m.Tell(m.report)
 	}
 	return m.report, err
+}
+
+// addAll adds the rows until one fails or ctx ends. The last batch is not in the store yet.
+func (m *Import) addAll(ctx context.Context, rows format.Rows) error {
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := m.add(row); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // largeImport is the number of entries from which an import returns its memory
@@ -130,6 +139,7 @@ func (m *Import) add(row format.Row) error {
 	if row.Kind == nil && row.Label == nil {
 		return nil
 	}
+
 	e := &entry{Row: row}
 	if row.Version != nil {
 		m.volume += len(row.Version.Body)
@@ -140,7 +150,8 @@ func (m *Import) add(row format.Row) error {
 			return err
 		}
 	}
-	if m.batch = append(m.batch, e); e.form != nil {
+	m.batch = append(m.batch, e)
+	if e.form != nil {
 		m.volume += len(field.AppendJSON(nil, e.form.Body))
 	}
 	if len(m.batch) < batchRows && m.volume < batchBytes {
@@ -177,6 +188,7 @@ func (m *Import) ready(e *entry) (bool, error) {
 			return false, err
 		}
 	}
+
 	e.id = identity(e.Kind, e.form.Slug, e.form.Body, e.Past.Created, e.Exact)
 	if e.Exact || e.Kind == record.Bookmarks {
 		return true, nil // the transaction looks up its slug or its page
@@ -191,7 +203,8 @@ func (m *Import) ready(e *entry) (bool, error) {
 		m.releaseBatch([]*entry{e})
 		return false, nil
 	}
-	if e.old = old; !there {
+	e.old = old
+	if !there {
 		known[e.id] = uuid.Nil
 	}
 	return true, nil
@@ -266,7 +279,8 @@ func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
 		}); err != nil {
 			return nil, err
 		}
-		if q.After = list.Next; q.After == "" {
+		q.After = list.Next
+		if q.After == "" {
 			m.seen[k] = known
 			return known, nil
 		}
@@ -281,6 +295,7 @@ func (m *Import) bytes(e *entry) error {
 		return damaged
 	}
 	defer from.Close()
+
 	limit, room := min(m.MaxFile, math.MaxInt64-1), int64(math.MaxInt64-1)
 	if !m.DryRun {
 		room = m.Store.FreeForContent() // before the file takes space
@@ -290,12 +305,13 @@ func (m *Import) bytes(e *entry) error {
 	if err != nil {
 		return m.unread(err, damaged)
 	}
+
 	sum := sha256.New()
-	var ref [32]byte
 	to := io.Writer(sum)
 	var stage *blobs.Stage
 	if !m.DryRun {
-		if stage, err = m.Blobs.Stage(); err != nil {
+		stage, err = m.Blobs.Stage()
+		if err != nil {
 			return err
 		}
 		defer stage.Drop() //nolint:errcheck // the next sweep removes leftovers
@@ -317,10 +333,13 @@ func (m *Import) bytes(e *entry) error {
 	case size > room:
 		return kv.ErrFull
 	}
+
+	var ref [32]byte
 	if m.DryRun {
 		sum.Sum(ref[:0])
 	} else {
-		if e.kept, err = stage.Keep(); err != nil {
+		e.kept, err = stage.Keep()
+		if err != nil {
 			return err
 		}
 		ref = e.kept.Ref
@@ -329,6 +348,7 @@ func (m *Import) bytes(e *entry) error {
 		m.releaseBatch([]*entry{e})
 		return damaged
 	}
+
 	b := e.form.Body.(*record.File) // the kind is Files
 	claimed, _ := e.Fields["mimeType"].(string)
 	name := b.OriginalName
@@ -370,25 +390,35 @@ func (m *Import) flush() error {
 		return nil
 	}
 	defer m.releaseBatch(batch)
-	err := m.commit(batch)
-	if one, ok := errors.AsType[*record.Error](err); ok && one.Fault != record.Full {
-		// The store refused an entry of the batch: try each on its own.
-		for _, e := range batch {
-			var refused *record.Error
-			err = m.commit([]*entry{e})
-			if errors.As(err, &refused) && refused.Fault != record.Full && refused.Fault != record.Missing {
-				m.refuse(e, refused)
-				err = nil
-			}
-			if err != nil {
-				return err
-			}
-		}
+
+	if err := m.commitOrRefuse(batch); err != nil {
+		return errors.Join(err, releaseMemory(m.Store))
 	}
-	if m.Tell != nil && err == nil {
+	if m.Tell != nil {
 		m.Tell(m.report)
 	}
-	return errors.Join(err, releaseMemory(m.Store))
+	return releaseMemory(m.Store)
+}
+
+// commitOrRefuse commits the entries in one transaction. If the store refuses one of them, each
+// gets its own.
+func (m *Import) commitOrRefuse(batch []*entry) error {
+	err := m.commit(batch)
+	if one, ok := errors.AsType[*record.Error](err); !ok || one.Fault == record.Full {
+		return err
+	}
+	for _, e := range batch {
+		err := m.commit([]*entry{e})
+		refused, ok := errors.AsType[*record.Error](err)
+		if ok && refused.Fault != record.Full && refused.Fault != record.Missing {
+			m.refuse(e, refused)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // releaseEvery is after how many entries of a transaction the memory use is
@@ -428,25 +458,17 @@ func (m *Import) commit(batch []*entry) error {
 			}
 		}
 	}
+
 	var done []outcome
 	now := &progress{map[string]bool{}, map[[16]byte]bool{}, map[string]record.ID{}, m.last}
 	run := func(tx *kv.Tx) error {
 		for i, e := range batch {
-			var o outcome
-			var err error
 			if i%releaseEvery == releaseEvery-1 {
 				if err := releaseMemory(tx); err != nil {
 					return err
 				}
 			}
-			switch {
-			case e.Label != nil:
-				o, err = m.label(tx, e.Label)
-			case e.Version != nil:
-				o, err = m.version(tx, e, now)
-			default:
-				o, err = m.keep(tx, e, now)
-			}
+			o, err := m.put(tx, e, now)
 			if err != nil {
 				return err
 			}
@@ -461,46 +483,70 @@ func (m *Import) commit(batch []*entry) error {
 	if err := in(run); err != nil {
 		return err
 	}
-	m.last = now.last
+
 	for i, o := range done {
-		e := batch[i]
-		switch {
-		case o.made != "":
-			m.report.Made[o.made]++
-			e.made = true
-		case e.Label == nil && e.Version == nil:
-			m.report.There++
-		}
-		if o.filled {
-			m.report.Updated++
-		}
-		if o.remark != "" {
-			m.report.Remark(e.At, e.Name, o.remark, false)
-		}
+		m.count(batch[i], o)
 	}
+	m.last = now.last
 	maps.Copy(m.slugs, now.slugs)
 	maps.Copy(m.pages, now.pages)
 	maps.Copy(m.moved, now.moved)
 	return nil
 }
 
+// put brings an entry into the store.
+func (m *Import) put(tx *kv.Tx, e *entry, now *progress) (outcome, error) {
+	switch {
+	case e.Label != nil:
+		return m.label(tx, e.Label)
+	case e.Version != nil:
+		return m.version(tx, e, now)
+	}
+	return m.keep(tx, e, now)
+}
+
+// count adds the outcome of an entry to the report.
+func (m *Import) count(e *entry, o outcome) {
+	switch {
+	case o.made != "":
+		m.report.Made[o.made]++
+		e.made = true
+	case e.Label == nil && e.Version == nil:
+		m.report.There++
+	}
+	if o.filled {
+		m.report.Updated++
+	}
+	if o.remark != "" {
+		m.report.Remark(e.At, e.Name, o.remark, false)
+	}
+}
+
 // label creates a tag or a folder unless it exists.
-func (m *Import) label(tx *kv.Tx, l *format.Label) (o outcome, err error) {
-	var none *record.Error
+func (m *Import) label(tx *kv.Tx, l *format.Label) (outcome, error) {
 	if l.Folder {
-		if _, err = catalog.FolderNamed(tx, m.Owner, l.Name); errors.As(err, &none) {
-			if o.made, err = "folder", nil; !m.DryRun {
-				_, err = catalog.AddFolder(tx, m.Owner, l.Name, l.Color)
+		_, err := catalog.FolderNamed(tx, m.Owner, l.Name)
+		if !errors.As(err, new(*record.Error)) {
+			return outcome{}, err // nil if there is one
+		}
+		if !m.DryRun {
+			if _, err := catalog.AddFolder(tx, m.Owner, l.Name, l.Color); err != nil {
+				return outcome{}, err
 			}
 		}
-		return o, err
+		return outcome{made: "folder"}, nil
 	}
-	if _, err = catalog.TagNamed(tx, m.Owner, l.Name); errors.As(err, &none) {
-		if o.made, err = "tag", nil; !m.DryRun {
-			_, err = catalog.AddTag(tx, m.Owner, l.Name, l.Color)
+
+	_, err := catalog.TagNamed(tx, m.Owner, l.Name)
+	if !errors.As(err, new(*record.Error)) {
+		return outcome{}, err // nil if there is one
+	}
+	if !m.DryRun {
+		if _, err := catalog.AddTag(tx, m.Owner, l.Name, l.Color); err != nil {
+			return outcome{}, err
 		}
 	}
-	return o, err
+	return outcome{made: "tag"}, nil
 }
 
 // keep creates a record from an entry, or skips the entry if the record exists.
@@ -510,32 +556,40 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		if kv.Missing(err) {
 			return o, nil // it was just removed
 		}
-		return m.existing(tx, e, r, err)
+		if err != nil {
+			return o, err
+		}
+		return m.existing(tx, e, r)
 	}
+
 	if e.Kind == record.Bookmarks && !e.Exact {
 		old, err := catalog.SamePage(tx, m.Owner, e.form.Body.(*record.Bookmark).URL)
-		switch twice := m.pages[e.id] || now.pages[e.id]; {
-		case err == nil && twice:
-			return m.merge(tx, e, old)
-		case err == nil:
-			return m.existing(tx, e, old, nil)
-		case !kv.Missing(err):
+		if err != nil && !kv.Missing(err) {
 			return o, err
+		}
+		there, twice := err == nil, m.pages[e.id] || now.pages[e.id]
+		switch {
+		case there && twice:
+			return m.merge(tx, e, old)
+		case there:
+			return m.existing(tx, e, old)
 		case twice: // by a dry run, or it was just removed
 			return o, nil
 		}
 		now.pages[e.id] = true
 	}
+
 	form := *e.form
 	if form.Slug != "" {
 		r, err := catalog.Slug(tx, form.Slug)
 		if err != nil && !kv.Missing(err) {
 			return o, err
 		}
+		taken := err == nil
 		switch {
-		case err != nil && !m.slugs[form.Slug] && !now.slugs[form.Slug]:
-		case e.Exact && err == nil && r.Owner == m.Owner && r.Kind == e.Kind:
-			return m.existing(tx, e, r, nil)
+		case !taken && !m.slugs[form.Slug] && !now.slugs[form.Slug]:
+		case taken && e.Exact && r.Owner == m.Owner && r.Kind == e.Kind:
+			return m.existing(tx, e, r)
 		case e.Exact && m.has(e):
 			if id := m.seen[e.Kind][e.id]; id != uuid.Nil {
 				now.moved[form.Slug] = id
@@ -549,15 +603,24 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 			form.Slug = ""
 		}
 	}
-	o.made = e.Kind.Name
+	return m.create(tx, e, &form, o.remark, now)
+}
+
+// create creates a record from an entry. The form has the slug that is free, and the remark says
+// why it is another one.
+func (m *Import) create(
+	tx *kv.Tx, e *entry, form *record.Form, remark string, now *progress,
+) (o outcome, err error) {
+	o = outcome{made: e.Kind.Name, remark: remark}
 	if m.DryRun {
 		if form.Slug != "" {
 			now.slugs[form.Slug] = true
 		}
 		return o, nil
 	}
+
 	if e.Carried != nil {
-		missing, err := m.refer(tx, e.Carried, &form, now)
+		missing, err := m.refer(tx, e.Carried, form, now)
 		if err != nil {
 			return o, err
 		}
@@ -566,7 +629,7 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		}
 	}
 	r, err := catalog.Add(tx, catalog.Draft{
-		Owner: m.Owner, Kind: e.Kind, Form: &form, Content: e.file, Past: &e.Past, After: now.last,
+		Owner: m.Owner, Kind: e.Kind, Form: form, Content: e.file, Past: &e.Past, After: now.last,
 	})
 	if err != nil {
 		return o, err
@@ -585,7 +648,8 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 
 // movedTo is the record that has another slug than this one in the source.
 func (m *Import) movedTo(slug string, now *progress) (id record.ID, moved bool) {
-	if id, moved = now.moved[slug]; !moved {
+	id, moved = now.moved[slug]
+	if !moved {
 		id, moved = m.moved[slug]
 	}
 	return id, moved
@@ -618,15 +682,18 @@ func (m *Import) refer(tx *kv.Tx, c *format.Carried, form *record.Form, now *pro
 		if id, moved := m.movedTo(slug, now); moved {
 			return id, nil
 		}
-		switch r, err := catalog.Slug(tx, slug); {
-		case err == nil && r.Owner == m.Owner && r.Kind != record.Collections:
-			return r.ID, nil
-		case err != nil && !kv.Missing(err):
+		r, err := catalog.Slug(tx, slug)
+		switch {
+		case kv.Missing(err):
+		case err != nil:
 			return id, err
+		case r.Owner == m.Owner && r.Kind != record.Collections:
+			return r.ID, nil
 		}
 		missing++
 		return id, nil
 	}
+
 	b := *form.Body.(*record.Collection) // only collections refer to others
 	form.Body, form.Sourced, form.Source = &b, true, record.Source{}
 	for _, slug := range c.Items {
@@ -639,30 +706,31 @@ func (m *Import) refer(tx *kv.Tx, c *format.Carried, form *record.Form, now *pro
 		}
 	}
 	if c.Cover != "" {
-		if b.Cover, err = find(c.Cover); err != nil {
+		b.Cover, err = find(c.Cover)
+		if err != nil {
 			return 0, err
 		}
 	}
 	if c.Folder != "" {
 		f, err := catalog.FolderNamed(tx, m.Owner, c.Folder)
-		if err != nil && !kv.Missing(err) {
-			return 0, err
-		}
-		if err == nil {
-			form.Source.Folder = f.ID
-		} else {
+		switch {
+		case kv.Missing(err):
 			missing++
+		case err != nil:
+			return 0, err
+		default:
+			form.Source.Folder = f.ID
 		}
 	}
 	if c.Tag != "" {
 		_, err := catalog.TagNamed(tx, m.Owner, c.Tag)
-		if err != nil && !kv.Missing(err) {
-			return 0, err
-		}
-		if err == nil {
-			form.Source.Tag = c.Tag
-		} else {
+		switch {
+		case kv.Missing(err):
 			missing++
+		case err != nil:
+			return 0, err
+		default:
+			form.Source.Tag = c.Tag
 		}
 	}
 	return missing, nil
@@ -673,12 +741,13 @@ func (m *Import) has(e *entry) bool { _, there := m.seen[e.Kind][e.id]; return t
 
 // existing handles an entry that exists already, as r. It skips the entry, or
 // fills in what r lacks if that was requested.
-func (m *Import) existing(tx *kv.Tx, e *entry, r *record.Record, err error) (o outcome, _ error) {
-	if err != nil || !m.Update {
-		return o, err
+func (m *Import) existing(tx *kv.Tx, e *entry, r *record.Record) (o outcome, err error) {
+	if !m.Update {
+		return o, nil
 	}
 	added, err := m.fill(tx, e, r)
-	if o.filled = len(added) > 0; o.filled {
+	o.filled = len(added) > 0
+	if o.filled {
 		o.remark = "Filled in: " + strings.Join(added, ", ") + "."
 		if m.DryRun {
 			o.remark = "This would be filled in: " + strings.Join(added, ", ") + "."
@@ -713,6 +782,7 @@ func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, er
 	if err != nil {
 		return nil, err
 	}
+
 	in := field.Object{}
 	for _, name := range slices.Sorted(maps.Keys(says)) {
 		if (has[name] == nil || has[name] == "") && says[name] != nil && says[name] != "" {
@@ -731,12 +801,14 @@ func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, er
 	if err := form.Patch(in); err != nil {
 		return nil, err
 	}
+
 	for _, name := range e.form.Tags {
 		t, err := catalog.TagNamed(tx, m.Owner, name)
 		if err != nil && !kv.Missing(err) {
 			return nil, err
 		}
-		if err == nil && slices.Contains(r.Tags, t.ID) || len(r.Tags)+len(form.NewTags) == record.MaxTags {
+		has := err == nil && slices.Contains(r.Tags, t.ID)
+		if has || len(r.Tags)+len(form.NewTags) == record.MaxTags {
 			continue
 		}
 		form.NewTags = append(form.NewTags, name)

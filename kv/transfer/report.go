@@ -3,7 +3,6 @@ package transfer
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -80,7 +79,10 @@ func SaveImport(tx *kv.Tx, i *ImportRun) error {
 	}
 	row := *i
 	row.Moved.Remarks = nil // stored separately, so that a list need not read them
-	return errors.Join(importRows.Put(tx.Tx, &row), tx.Put(importRemarks, kv.OwnedKey(i.Owner, i.ID[:]...), remarks))
+	if err := importRows.Put(tx.Tx, &row); err != nil {
+		return err
+	}
+	return tx.Put(importRemarks, kv.OwnedKey(i.Owner, i.ID[:]...), remarks)
 }
 
 // Imports lists the owner's imports, oldest first, without their remarks.
@@ -95,17 +97,18 @@ func ReadImport(tx *kv.Tx, owner, id record.ID) (*ImportRun, error) {
 		return nil, kv.UserError(err, "import")
 	}
 	if v := tx.Get(importRemarks, kv.OwnedKey(owner, id[:]...)); v != nil {
-		err = json.Unmarshal(v, &i.Moved.Remarks)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("import: %w", err)
+		if err := json.Unmarshal(v, &i.Moved.Remarks); err != nil {
+			return nil, fmt.Errorf("import: %w", err)
+		}
 	}
 	return i, nil
 }
 
 func dropImport(tx *kv.Tx, key []byte) error {
-	_, err := importRows.Delete(tx.Tx, key)
-	return errors.Join(err, tx.Delete(importRemarks, key))
+	if _, err := importRows.Delete(tx.Tx, key); err != nil {
+		return err
+	}
+	return tx.Delete(importRemarks, key)
 }
 
 // Moved is what an import created, or would create.

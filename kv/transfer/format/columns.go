@@ -262,7 +262,8 @@ func shlink(s Source) Rows {
 		if clean(slug) == "" {
 			slug = path.Base(l.cell("shorturl"))
 		}
-		if slug = clean(slug); slug != "." && slug != "/" {
+		slug = clean(slug)
+		if slug != "." && slug != "/" {
 			b.Name = slug
 			b.Fields["slug"] = slug
 		}

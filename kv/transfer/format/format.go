@@ -307,7 +307,8 @@ func (b *builder) tags(names ...string) {
 			}
 			return r
 		}, clean(name))
-		if name = strings.TrimSpace(name); utf8.RuneCountInString(name) > record.MaxTag {
+		name = strings.TrimSpace(name)
+		if utf8.RuneCountInString(name) > record.MaxTag {
 			b.note("The tag “%s…” was cut to %d characters.", record.Cut(name, 20), record.MaxTag)
 			name = record.Cut(name, record.MaxTag)
 		}
@@ -342,7 +343,8 @@ func clean(t string) string {
 func join(parts ...string) string {
 	var said []string
 	for _, p := range parts {
-		if p = clean(p); p != "" && (len(said) == 0 || said[len(said)-1] != p) {
+		p = clean(p)
+		if p != "" && (len(said) == 0 || said[len(said)-1] != p) {
 			said = append(said, p)
 		}
 	}

@@ -24,73 +24,95 @@ func entries(
 	r io.Reader, name string,
 	other func(member string, value any), each func(n int, o field.Object, wrong error) bool,
 ) error {
-	limit := &gauge{r: bufio.NewReader(r), most: MaxEntry, left: MaxEntry}
-	d := json.NewDecoder(limit)
-	list := func() error {
-		if t, err := d.Token(); err != nil || t != json.Delim('[') {
-			return broken(err, "there is no list of entries")
-		}
-		for n := 1; d.More(); n++ {
-			var raw json.RawMessage
-			limit.left = MaxEntry
-			if err := d.Decode(&raw); err != nil {
-				return broken(err, "")
-			}
-			o, err := field.Parse(raw)
-			if !each(n, o, err) {
-				return errStop
-			}
-		}
-		_, err := d.Token()
+	start := bufio.NewReader(r)
+	in := &document{limit: &gauge{r: start, most: MaxEntry, left: MaxEntry}}
+	in.d = json.NewDecoder(in.limit)
+	first, err := firstByte(start)
+	if err != nil {
 		return broken(err, "")
 	}
-	if first, err := firstByte(limit.r.(io.ByteScanner)); err != nil {
-		return broken(err, "")
-	} else if first == '[' {
-		return list()
+	if first == '[' {
+		return in.list(each)
 	}
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+
+	if t, err := in.d.Token(); err != nil || t != json.Delim('{') {
 		return broken(err, "it is not a JSON object")
 	}
 	found := false
-	for d.More() {
-		limit.left = MaxEntry
-		t, err := d.Token()
+	for in.d.More() {
+		t, err := in.token()
 		if err != nil {
 			return broken(err, "")
 		}
 		member, _ := t.(string)
 		if member == name && !found {
 			found = true
-			if err := list(); err != nil {
+			if err := in.list(each); err != nil {
 				return err
 			}
 			continue
 		}
-		for depth := 0; ; {
-			limit.left = MaxEntry
-			t, err := d.Token()
-			if err != nil {
-				return broken(err, "")
-			}
-			if depth == 0 {
-				value := any(t)
-				if _, ok := t.(json.Delim); ok && !d.More() {
-					value = nil // an empty list or object
-				}
-				other(member, value)
-			}
-			depth += nesting(t)
-			if depth == 0 {
-				break
-			}
+		if err := in.pass(func(value any) { other(member, value) }); err != nil {
+			return broken(err, "")
 		}
 	}
-	if _, err := d.Token(); err != nil {
+	if _, err := in.d.Token(); err != nil {
 		return broken(err, "")
 	}
 	if !found {
 		return unreadable("It cannot be read: there is no list %q in it.", name)
+	}
+	return nil
+}
+
+// A document is JSON that is read value by value, of at most MaxEntry bytes each.
+type document struct {
+	d     *json.Decoder
+	limit *gauge
+}
+
+// token reads a token, which may have MaxEntry bytes.
+func (in *document) token() (json.Token, error) {
+	in.limit.left = MaxEntry
+	return in.d.Token()
+}
+
+// list reads the list of entries.
+func (in *document) list(each func(n int, o field.Object, wrong error) bool) error {
+	if t, err := in.d.Token(); err != nil || t != json.Delim('[') {
+		return broken(err, "there is no list of entries")
+	}
+	for n := 1; in.d.More(); n++ {
+		var raw json.RawMessage
+		in.limit.left = MaxEntry
+		if err := in.d.Decode(&raw); err != nil {
+			return broken(err, "")
+		}
+		o, err := field.Parse(raw)
+		if !each(n, o, err) {
+			return errStop
+		}
+	}
+	_, err := in.d.Token()
+	return broken(err, "")
+}
+
+// pass skips a value. tell gets its first token, or nil for an empty list or object.
+func (in *document) pass(tell func(value any)) error {
+	t, err := in.token()
+	if err != nil {
+		return err
+	}
+	if _, opens := t.(json.Delim); opens && !in.d.More() {
+		tell(nil)
+	} else {
+		tell(t)
+	}
+	for depth := nesting(t); depth > 0; depth += nesting(t) {
+		t, err = in.token()
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -222,10 +244,11 @@ func or(a, b string) string {
 // text is not an address.
 func (b *builder) picture(address string) bool {
 	at, err := field.CleanURL(strings.TrimSpace(address))
-	if err == nil {
-		b.Fields["imageUrl"] = at
+	if err != nil {
+		return false
 	}
-	return err == nil
+	b.Fields["imageUrl"] = at
+	return true
 }
 
 // pictureOf reads the address of a picture from the first of the members that
@@ -333,7 +356,8 @@ func wallabag(s Source) Rows {
 
 // quoted is text as Markdown quotes it.
 func quoted(t string) string {
-	if t = clean(t); t == "" {
+	t = clean(t)
+	if t == "" {
 		return ""
 	}
 	return "> " + strings.ReplaceAll(t, "\n", "\n> ")

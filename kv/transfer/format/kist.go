@@ -180,9 +180,11 @@ func kist(s Source) Rows {
 	left := notRead("member")
 	return left.after(func(yield func(Row, error) bool) {
 		z, err := openZip(s)
-		if err == nil {
-			err = readKist(z, left, func(row Row) bool { return yield(row, nil) })
+		if err != nil {
+			yield(Row{}, err)
+			return
 		}
+		err = readKist(z, left, func(row Row) bool { return yield(row, nil) })
 		if err != nil && !errors.Is(err, errStop) {
 			yield(Row{}, err)
 		}
@@ -204,13 +206,17 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 	if err := checkManifest(files[ManifestName]); err != nil {
 		return err
 	}
+
 	each := func(name string, row func(at string, o field.Object) Row) error {
 		if files[name] == nil {
 			return nil
 		}
 		return eachLine(files[name], row, yield)
 	}
-	if err := errors.Join(each(TagsName, labelRow(false, left)), each(FoldersName, labelRow(true, left))); err != nil {
+	if err := each(TagsName, labelRow(false, left)); err != nil {
+		return err
+	}
+	if err := each(FoldersName, labelRow(true, left)); err != nil {
 		return err
 	}
 	for _, k := range record.Kinds {
@@ -295,28 +301,17 @@ func eachLine(f *zip.File, row func(at string, o field.Object) Row, yield func(R
 		return unreadable("%s in it cannot be read.", f.Name)
 	}
 	defer r.Close()
+
 	in := bufio.NewReaderSize(r, 64<<10)
 	var text []byte
 	for n := 1; n <= maxRows; n++ {
-		text = text[:0]
-		long := false
-		for {
-			part, err := in.ReadSlice('\n')
-			if long = long || len(text)+len(part) > MaxEntry; !long {
-				text = append(text, part...)
-			}
-			if err == nil {
-				break
-			}
-			if errors.Is(err, io.EOF) && len(text) == 0 {
-				return nil
-			}
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if !errors.Is(err, bufio.ErrBufferFull) {
-				return unreadable("%s in it is damaged after line %d.", f.Name, n-1)
-			}
+		var long bool
+		text, long, err = nextLine(in, text[:0])
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return unreadable("%s in it is damaged after line %d.", f.Name, n-1)
 		}
 		at := f.Name + ", line " + strconv.Itoa(n)
 		refused := Row{At: at, Refused: "It is longer than " + strconv.Itoa(MaxEntry) + " bytes."}
@@ -333,6 +328,24 @@ func eachLine(f *zip.File, row func(at string, o field.Object) Row, yield func(R
 		}
 	}
 	return nil
+}
+
+// nextLine reads a line into text. One that is longer than MaxEntry is cut. The error is io.EOF
+// after the last one.
+func nextLine(in *bufio.Reader, text []byte) (line []byte, long bool, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		long = long || len(text)+len(part) > MaxEntry
+		if !long {
+			text = append(text, part...)
+		}
+		switch {
+		case err == nil, errors.Is(err, io.EOF) && len(text) > 0:
+			return text, long, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return text, long, err
+		}
+	}
 }
 
 func labelRow(isFolder bool, left *unread) func(string, field.Object) Row {

@@ -235,11 +235,13 @@ func (in *bookmarks) begin(attributes bool, line int) {
 		case "href":
 			b.address("url", clean(value))
 		case "add_date", "time_added":
-			if b.Past.Created = seconds(value); b.Past.Created.IsZero() && value != "0" && value != "" {
+			b.Past.Created = seconds(value)
+			if b.Past.Created.IsZero() && value != "0" && value != "" {
 				in.left.add(string(key))
 			}
 		case "last_modified":
-			if b.Past.Updated = seconds(value); b.Past.Updated.IsZero() && value != "0" && value != "" {
+			b.Past.Updated = seconds(value)
+			if b.Past.Updated.IsZero() && value != "0" && value != "" {
 				in.left.add(string(key))
 			}
 		case "private":

@@ -59,68 +59,29 @@ type walk struct {
 func (t tree) read(s Source) Rows {
 	left := notRead("member")
 	return left.after(func(yield func(Row, error) bool) {
-		names := map[int]string{}
-		beyond := 0
-		err := t.walk(s.text(), func(string) {}, func(n *node) bool {
-			if !n.holds {
-				return true
-			}
-			e, err := n.entry(left, "folder.")
-			if err != nil { // its name is lost
-				left.add("folder")
-				return true
-			}
-			if n.number == 0 {
-				e.path = "document."
-			}
-			name := record.Cut(clean(t.folder(e, n)), record.MaxTag+1)
-			e.done()
-			switch {
-			case name == "":
-			case len(names) == maxTreeNames:
-				beyond++
-			default:
-				names[n.number] = name
-			}
-			return true
-		})
+		names, beyond, err := t.names(s, left)
 		if err != nil && !errors.As(err, new(Unreadable)) { // the second pass reports an Unreadable
 			yield(Row{}, err)
 			return
 		}
+
 		count, more := 0, true
 		err = t.walk(s.text(), left.add, func(n *node) bool {
 			if n.holds {
 				return true
 			}
-			count++
-			at := fmt.Sprintf("entry %d", count)
-			e, err := n.entry(left, "")
-			if err != nil {
-				more = yield(Row{At: at, Refused: forEntry(err)}, nil)
-				return more
-			}
-			row := t.row(at, e, n)
+			row := t.leaf(fmt.Sprintf("entry %d", count+1), n, names, left)
 			if row.Kind == nil && row.Refused == "" {
-				count--
-				e.path = "folder." // an empty folder, or a separator
-				e.done()
 				return true
 			}
-			if row.Refused == "" {
-				b := &builder{row}
-				for _, above := range n.ancestors {
-					b.tags(names[above.number])
-				}
-				row = b.Row
-				e.done()
-			}
+			count++
 			more = yield(row, nil)
 			return more
 		})
 		if !more {
 			return
 		}
+
 		note := fmt.Sprintf("Only the first %d folders became tags; %d did not.", maxTreeNames, beyond)
 		if beyond > 0 && !yield(Row{At: "folders", Whole: true, Notes: []string{note}}, nil) {
 			return
@@ -129,6 +90,60 @@ func (t tree) read(s Source) Rows {
 			yield(Row{}, err)
 		}
 	})
+}
+
+// names reads the names of the folders, by their numbers. beyond is how many there are that it does
+// not keep.
+func (t tree) names(s Source, left *unread) (names map[int]string, beyond int, err error) {
+	names = map[int]string{}
+	err = t.walk(s.text(), func(string) {}, func(n *node) bool {
+		if !n.holds {
+			return true
+		}
+		e, err := n.entry(left, "folder.")
+		if err != nil { // its name is lost
+			left.add("folder")
+			return true
+		}
+		if n.number == 0 {
+			e.path = "document."
+		}
+		name := record.Cut(clean(t.folder(e, n)), record.MaxTag+1)
+		e.done()
+		switch {
+		case name == "":
+		case len(names) == maxTreeNames:
+			beyond++
+		default:
+			names[n.number] = name
+		}
+		return true
+	})
+	return names, beyond, err
+}
+
+// leaf makes a row of an object without children, with the names of the folders around it as tags.
+// It makes an empty row of an object that has nothing to keep.
+func (t tree) leaf(at string, n *node, names map[int]string, left *unread) Row {
+	e, err := n.entry(left, "")
+	if err != nil {
+		return Row{At: at, Refused: forEntry(err)}
+	}
+	row := t.row(at, e, n)
+	switch {
+	case row.Refused != "":
+		return row
+	case row.Kind == nil:
+		e.path = "folder." // an empty folder, or a separator
+		e.done()
+		return row
+	}
+	b := &builder{row}
+	for _, above := range n.ancestors {
+		b.tags(names[above.number])
+	}
+	e.done()
+	return b.Row
 }
 
 // entry returns the object without its children.
@@ -169,15 +184,7 @@ func (w *walk) object(key string) error {
 			return broken(err, "")
 		}
 		name, _ := t.(string)
-		if w.branch(name) {
-			err = w.objects(n, name)
-		} else {
-			var raw json.RawMessage
-			if err = w.d.Decode(&raw); err == nil {
-				w.member(n, name, raw)
-			}
-		}
-		if err != nil {
+		if err := w.value(n, name); err != nil {
 			return broken(err, "")
 		}
 	}
@@ -190,6 +197,19 @@ func (w *walk) object(key string) error {
 	if !w.leave(n) {
 		return errStop
 	}
+	return nil
+}
+
+// value reads the value of a member.
+func (w *walk) value(n *node, name string) error {
+	if w.branch(name) {
+		return w.objects(n, name)
+	}
+	var raw json.RawMessage
+	if err := w.d.Decode(&raw); err != nil {
+		return err
+	}
+	w.member(n, name, raw)
 	return nil
 }
 
@@ -238,7 +258,8 @@ func (w *walk) objects(n *node, name string) error {
 		}
 		for depth := nesting(t); depth > 0; depth += nesting(t) {
 			w.room()
-			if t, err = w.d.Token(); err != nil {
+			t, err = w.d.Token()
+			if err != nil {
 				return err
 			}
 		}

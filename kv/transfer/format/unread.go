@@ -225,7 +225,8 @@ func (e *entry) when(names ...string) (at time.Time) {
 		if text == "" {
 			continue
 		}
-		if at = date(text); !at.IsZero() {
+		at = date(text)
+		if !at.IsZero() {
 			delete(e.o, name)
 		}
 		return at
