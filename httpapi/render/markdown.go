@@ -189,8 +189,10 @@ type timedInline struct{ parser.InlineParser }
 
 func (p timedInline) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
 	tick(pc) // each may read to the end
+	before := block.PrecendingCharacter()
 	n := p.InlineParser.Parse(parent, block, pc)
 	if d, ok := n.(*parser.Delimiter); ok {
+		flank(d, before, block)
 		d.Processor = timedDelimiters{d.Processor, pc}
 	}
 	return n
