@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -97,7 +98,9 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 	for _, p := range append(parser.DefaultInlineParsers(),
 		util.Prioritized(extension.NewTaskCheckBoxParser(), 0),
 		util.Prioritized(extension.NewStrikethroughParser(), 500),
-		util.Prioritized(extension.NewLinkifyParser(), 999),
+		util.Prioritized(bareLinks{}, 998),
+		util.Prioritized(extension.NewLinkifyParser(extension.WithLinkifyWWWRegexp(wwwAddress),
+			extension.WithLinkifyAllowedProtocols([]string{"none:"})), 999),
 	) {
 		timed := timedInline{p.Value.(parser.InlineParser)}
 		if closer, ok := p.Value.(parser.CloseBlocker); ok {
@@ -129,6 +132,9 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 		))),
 	)
 }
+
+// wwwAddress matches an address without a scheme, with any script in its path.
+var wwwAddress = regexp.MustCompile(`^www\.[-\w@:%.+~#=]{1,256}\.[a-z]+(?:[/#?][^\s"<>\\|*` + "`" + `]*)?`)
 
 var deadlineKey = parser.NewContextKey()
 
@@ -337,10 +343,13 @@ const rel = ` rel="nofollow noopener noreferrer ugc"`
 
 var schemes = map[string]bool{"http": true, "https": true, "mailto": true, "tel": true}
 
+// ipv6Host matches an IPv6 address at the place of a host, with its brackets escaped.
+var ipv6Host = regexp.MustCompile(`^([A-Za-z]+://)%5B([0-9A-Fa-f:.]+)%5D`)
+
 // address is the target of a link, ready for an attribute, with its entities resolved and escaped again.
 // ok is false if it must not be a link. local means that it cannot leave this origin.
 func address(destination []byte) (href string, local, ok bool) {
-	dest := string(util.URLEscape(destination, true))
+	dest := ipv6Host.ReplaceAllString(string(util.URLEscape(destination, true)), "$1[$2]")
 	if strings.ContainsFunc(dest, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return "", false, false // browsers remove some of these
 	}
