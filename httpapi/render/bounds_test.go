@@ -17,7 +17,7 @@ func repeat(text string, n int) string { return strings.Repeat(text, n/len(text)
 
 // Texts that make the parsers slow, nest deep or give long output.
 func worst(n int) map[string]string {
-	var stairs, ticks, refs strings.Builder
+	var stairs, ticks, refs, notes strings.Builder
 	for i := 0; stairs.Len() < n-4096; i++ {
 		stairs.WriteString(strings.Repeat("  ", i) + "- a\n")
 	}
@@ -27,6 +27,12 @@ func worst(n int) map[string]string {
 	for i := 0; refs.Len() < n; i++ {
 		fmt.Fprintf(&refs, "[a%d]: /u\n", i)
 	}
+	for i := range maxFootnotes {
+		fmt.Fprintf(&notes, "[^%d]: a\n", maxFootnotes-i)
+	}
+	for i := 0; notes.Len() < n; i++ {
+		fmt.Fprintf(&notes, "[^%d] ", i%maxFootnotes)
+	}
 	all := map[string]string{
 		"stairs": stairs.String(), "ticks": ticks.String(), "references": refs.String(),
 		"quote lines": repeat(strings.Repeat("> ", 300)+"a\n", n),
@@ -34,6 +40,8 @@ func worst(n int) map[string]string {
 		"wide table":  "|" + strings.Repeat("a|", 1000) + "\n|" + strings.Repeat("-|", 1000) + "\n" + repeat("|\n", n),
 		"rows":        "|a|b|\n|-|-|\n" + repeat("|a|b|\n", n),
 		"space":       repeat(" ", n) + "a", "mail": repeat("a", n) + "@", "open": "[a](" + repeat("(", n),
+		"one footnote":     "[^1]: a\n\n" + repeat("[^1]", n),
+		"footnotes":        notes.String(),
 		"images in a link": "[" + repeat("![a](b)", n) + "](c)",
 		"code":             repeat("```json\n[1,2]\n```\n", n),
 		"ref bomb":         "[a]: /" + strings.Repeat("u", n/2) + "\n\n" + repeat("[a] ", n/2),
@@ -42,6 +50,7 @@ func worst(n int) map[string]string {
 		">", "- ", "[", "![", "[a](", "]", "*a **b ", "*a_ ", "*", "_a*b ", "<", "<a ", "<!--", "<?", "<![CDATA[", "www.a.b ", "http://", "a@b.c ", "a.",
 		"~a~~", "# a\n", "&amp", "\\[", "\t>", "[[]", "[a][", "1) ", "a\n", "a\n-\n", "```\n", "<a b='", "[a](b 'c ", "<b>", "[a]:\n", "> - ", "- a\nb\n", "-\n",
 		"\n", "*a* ", "[a](b) ", "~~~\n", "- [ ] a\n", "a|b\n", ":-:|", "\u202e", "&#0;", "\xff",
+		"http://", "http://a/)", "http://a ", "://", "http://a&", "https://é", "[^1]", "[^1]: a\n", "[^1]: ", "> [!a]\n", "**、", "、**a**", "<!--", "---\na: b\n", "www.a.b/é",
 	} {
 		all[part] = repeat(part, n)
 	}

@@ -91,12 +91,14 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 		parser.NewATXHeadingParser(parser.WithAutoHeadingID()), parser.NewFencedCodeBlockParser(),
 		nested{parser.NewBlockquoteParser()},
 		shortLines{parser.NewHTMLBlockParser()},
+		nested{footnotes{extension.NewFootnoteBlockParser()}},
 		parser.NewParagraphParser(),
 	} {
 		blocks = append(blocks, util.Prioritized(timedBlock{p}, i))
 	}
 	for _, p := range append(parser.DefaultInlineParsers(),
 		util.Prioritized(extension.NewTaskCheckBoxParser(), 0),
+		util.Prioritized(extension.NewFootnoteParser(), 101),
 		util.Prioritized(extension.NewStrikethroughParser(), 500),
 		util.Prioritized(bareLinks{}, 998),
 		util.Prioritized(extension.NewLinkifyParser(extension.WithLinkifyWWWRegexp(wwwAddress),
@@ -119,6 +121,7 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 			),
 			parser.WithASTTransformers(
 				util.Prioritized(extension.NewTableASTTransformer(), 0),
+				util.Prioritized(allFootnotes{extension.NewFootnoteASTTransformer()}, 999),
 				util.Prioritized(finish{}, 1000),
 			),
 		)),
@@ -128,6 +131,7 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 				extension.NewTableHTMLRenderer(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), 500,
 			),
 			util.Prioritized(extension.NewStrikethroughHTMLRenderer(), 500),
+			util.Prioritized(extension.NewFootnoteHTMLRenderer(extension.WithFootnoteIDPrefix(headingPrefix)), 500),
 			util.Prioritized(html.NewRenderer(options...), 1000),
 		))),
 	)
@@ -256,8 +260,11 @@ func (p tables) Transform(node *ast.Paragraph, reader text.Reader, pc parser.Con
 	}
 }
 
-// finish gives lists and quotes the direction of their text. It refuses texts that use long references so
-// often that the output would be many times as long as the text.
+// footnoteLink is about the length of the HTML of a link to a footnote, or back from one.
+const footnoteLink = 128
+
+// finish gives lists and quotes the direction of their text. It refuses texts that use long references or
+// footnotes so often that the output would be many times as long as the text.
 type finish struct{}
 
 func (finish) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
@@ -271,6 +278,8 @@ func (finish) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
 			left -= len(n.Destination) + len(n.Title)
 		case *ast.Image:
 			left -= len(n.Destination) + len(n.Title)
+		case *extast.FootnoteLink, *extast.FootnoteBacklink:
+			left -= footnoteLink
 		}
 		if left < 0 {
 			panic(errGivenUp)
