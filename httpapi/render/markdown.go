@@ -116,6 +116,7 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 			parser.WithBlockParsers(blocks...),
 			parser.WithInlineParsers(inlines...),
 			parser.WithParagraphTransformers(
+				util.Prioritized(callouts{}, 50),
 				util.Prioritized(references{parser.LinkReferenceParagraphTransformer}, 100),
 				util.Prioritized(tables{extension.NewTableParagraphTransformer()}, 200),
 			),
@@ -335,6 +336,7 @@ func (n nodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(ast.KindCodeBlock, n.code)
 	r.Register(ast.KindFencedCodeBlock, n.code)
 	r.Register(extast.KindTaskCheckBox, whole(n.checkBox))
+	r.Register(kindCalloutTitle, n.calloutTitle)
 }
 
 // whole makes a renderer of a function that writes a node with everything below it.
