@@ -27,10 +27,11 @@ import (
 // maxMarkdown is the maximum length of text that is read as Markdown, in bytes.
 const maxMarkdown = 512 << 10
 
-// Markdown renders CommonMark with tables, strikethrough, task lists and bare addresses as links. Line
-// ends are line breaks, as people who write notes expect. HTML is shown as text. Links that are not for
-// the web, mail or phones are removed. Pictures of this origin are shown; others become links. The ids of
-// headings begin with "h-", and so do links to them. Text that is longer than 512 KiB or takes too long is
+// Markdown renders CommonMark with tables, strikethrough, task lists, footnotes, callouts and bare addresses
+// as links. YAML at the beginning is a table. Line ends are line breaks, as people who write notes expect.
+// HTML is shown as text, but <br> is a line break and comments are left out. Links that are not for the web,
+// mail or phones are removed. Pictures of this origin are shown; others become links. The ids of headings and
+// footnotes begin with "h-", and so do links to them. Text that is longer than 512 KiB or takes too long is
 // shown as plain text. It fails only if the build is broken.
 func Markdown(src []byte) (template.HTML, error) { return convert(converter(), src) }
 
@@ -39,18 +40,25 @@ func Markdown(src []byte) (template.HTML, error) { return convert(converter(), s
 func Wrapped(src []byte) (template.HTML, error) { return convert(wrapped(), src) }
 
 func convert(m goldmark.Markdown, src []byte) (template.HTML, error) {
-	source := clean(string(src))
+	source := strings.TrimPrefix(clean(string(src)), "\ufeff")
 	if len(source) > maxMarkdown {
 		return plain(source), nil
 	}
-	out, err := markdown(m, []byte(source), time.Now().Add(maxTime))
+	properties, body := frontMatter(source)
+	out, err := markdown(m, []byte(body), time.Now().Add(maxTime))
 	if errors.Is(err, errGivenUp) {
 		return plain(source), nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return template.HTML(out), nil // #nosec G203 -- goldmark escapes the text, and this package what it writes
+
+	var b strings.Builder
+	if len(properties) > 0 {
+		writeFrontMatter(&b, properties)
+	}
+	b.Write(out)
+	return template.HTML(b.String()), nil // #nosec G203 -- goldmark escapes the text, and this package what it writes
 }
 
 // markdown fails with errGivenUp at or shortly after the deadline.
