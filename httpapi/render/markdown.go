@@ -466,8 +466,18 @@ func plainText(b *strings.Builder, source []byte, n ast.Node) {
 	}
 }
 
+var (
+	comment   = regexp.MustCompile(`(?s)<!--.*?-->`) // one that does not end is text
+	lineBreak = regexp.MustCompile(`(?i)&lt;br ?/?&gt;`)
+)
+
+// shownHTML is HTML that stands in a text, as text. A line in a table can be broken only by <br>.
+func shownHTML(source string) string {
+	return lineBreak.ReplaceAllString(escape(comment.ReplaceAllString(source, "")), "<br>")
+}
+
 func (nodes) rawHTML(w util.BufWriter, source []byte, node ast.Node) {
-	_, _ = w.WriteString(escape(string(node.(*ast.RawHTML).Segments.Value(source))))
+	_, _ = w.WriteString(shownHTML(string(node.(*ast.RawHTML).Segments.Value(source))))
 }
 
 func (nodes) htmlBlock(w util.BufWriter, source []byte, node ast.Node) {
@@ -476,7 +486,9 @@ func (nodes) htmlBlock(w util.BufWriter, source []byte, node ast.Node) {
 	if n.HasClosure() {
 		value += string(n.ClosureLine.Value(source))
 	}
-	_, _ = w.WriteString("<p>" + strings.ReplaceAll(escape(strings.TrimSpace(value)), "\n", "<br>\n") + "</p>\n")
+	if shown := strings.TrimSpace(shownHTML(value)); shown != "" {
+		_, _ = w.WriteString("<p>" + strings.ReplaceAll(shown, "\n", "<br>\n") + "</p>\n")
+	}
 }
 
 // code highlights code in the given language. All code in a text shares the time of the text.
