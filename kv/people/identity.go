@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/text/unicode/norm"
+
 	"kist/kv"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -187,15 +189,55 @@ func RemoveIdentities(tx *kv.Tx, owner record.ID, issuer, subject, by string) ([
 	return all, nil
 }
 
+// accountName makes a user name of what an issuer calls a user, the best first. Of an e-mail
+// address it takes what is before the @, and of a name in a domain of Windows what is behind the \.
+func accountName(called ...string) string {
+	for _, t := range called {
+		t, _, _ = strings.Cut(t, "@")
+		t = t[strings.LastIndexByte(t, '\\')+1:]
+		if name, err := record.CleanUserName(t); err == nil {
+			return name
+		}
+		if name, err := record.CleanUserName(plainName(t)); err == nil {
+			return name
+		}
+	}
+	return "user"
+}
+
+// plainName writes a name as a user name: Jörg Müller is jorg.muller. It leaves out what it cannot
+// write.
+func plainName(t string) string {
+	var words []string
+	for word := range strings.FieldsSeq(norm.NFKD.String(plainLetters.Replace(record.Fold(t)))) {
+		word = strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+				return r
+			}
+			return -1
+		}, word)
+		word = strings.Trim(word, "._-")
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	name := strings.Join(words, ".")
+	return name[:min(len(name), maxUserName)]
+}
+
+// plainLetters are Latin letters that do not come apart into a plain one and a mark.
+var plainLetters = strings.NewReplacer(
+	"æ", "ae", "đ", "d", "ð", "d", "ħ", "h", "ı", "i", "ł", "l", "ø", "o", "œ", "oe", "þ", "th", "ŧ", "t",
+)
+
+// maxUserName is the longest user name in bytes.
+const maxUserName = 64
+
 // AddIdentityUser creates an account for an identity and links it. The account has no
 // password. Its name is the one at the issuer, changed if it is taken or not allowed here:
 // a name never decides whose an account is. by is the issuer's name.
 func AddIdentityUser(tx *kv.Tx, issuer, subject, userName, displayName, by string) (*User, error) {
-	name, _, _ := strings.Cut(userName, "@")
-	name, err := record.CleanUserName(name)
-	if err != nil {
-		name = "user"
-	}
+	name := accountName(userName, displayName)
 	display, err := record.CleanName(displayName)
 	if err != nil {
 		display = ""
@@ -210,7 +252,7 @@ func AddIdentityUser(tx *kv.Tx, issuer, subject, userName, displayName, by strin
 			return nil, err
 		}
 		suffix := fmt.Sprintf("-%d", i)
-		free = name[:min(len(name), 64-len(suffix))] + suffix
+		free = name[:min(len(name), maxUserName-len(suffix))] + suffix
 	}
 	u, err := AddUser(tx, User{Name: name, DisplayName: display, Role: Member, Quota: -1})
 	if err != nil {

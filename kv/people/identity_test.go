@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,38 @@ func TestIdentities(t *testing.T) {
 	is.NoErr(people.RemoveUser(s, bob.ID, ""))
 	is.True(kv.Missing(add(bob.ID, issuer, "2")))
 	is.Equal(codeOf(add(ann.ID, "https://other.example.org", "1")), "too_many_links")
+}
+
+// TestIdentityNames: a new account is called what the issuer calls the user, as far as user names allow.
+func TestIdentityNames(t *testing.T) {
+	t.Parallel()
+	s := kvtest.Open(t)
+	for i, row := range []struct{ userName, displayName, name, display string }{
+		{"ann", "Ann Example", "ann", "Ann Example"},
+		{"Ann", "", "Ann-2", ""},
+		{"bob.b@example.org", "", "bob.b", ""},
+		{`CORP\carl`, "", "carl", ""},
+		{"Jörg Müller", "", "jorg.muller", ""},
+		{"", "Jörg Müller", "jorg.muller-2", "Jörg Müller"},
+		{"Søren Groß", "", "soren.gross", ""},
+		{"J. R. Łukasz", "", "j.r.lukasz", ""},
+		{"ｄａｎ", "", "dan", ""},
+		{"Иван Петров", "", "user", ""},
+		{"Иван", "Ivan", "Ivan", "Ivan"},
+		{"@example.org", "", "user-2", ""},
+		{"-_.", "\x00", "user-3", ""},
+		{strings.Repeat("é", 80), "", strings.Repeat("e", 64), ""},
+		{strings.Repeat("é", 80), "", strings.Repeat("e", 62) + "-2", ""},
+	} {
+		var u *people.User
+		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+			u, err = people.AddIdentityUser(tx, issuer, fmt.Sprint(i), row.userName, row.displayName, "Example ID")
+			return err
+		})
+		if u.Name != row.name || u.DisplayName != row.display {
+			t.Errorf("%q, %q: %q, %q", row.userName, row.displayName, u.Name, u.DisplayName)
+		}
+	}
 }
 
 // While passwords are off, an account keeps another way to sign in, and so does one
