@@ -13,7 +13,6 @@ import (
 	"kist/embed"
 	"kist/httpapi/render"
 	"kist/httpapi/session"
-	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
@@ -380,86 +379,4 @@ func readQR(c *web.Request) error {
 	c.W.WriteHeader(http.StatusOK)
 	_, _ = c.W.Write(b) // the client may be gone
 	return nil
-}
-
-// share saves what a share sheet sends. Browsers send it like a page of this server, not
-// like another site.
-func share(c *web.Request) error {
-	if appCaller(c) == nil || !c.Caller.Key.Allows(people.ScopeWrite) {
-		return redirectToSignIn(c, "/?again=share") // nothing of a stranger is read
-	}
-	if err := c.CountChanges(1); err != nil {
-		return err
-	}
-	space, err := upload.BudgetOf(c.Site, c.Owner())
-	if err != nil {
-		return err
-	}
-	came := upload.NewIntake(c.Site)
-	defer came.Close()
-	fields, err := came.ReadForm(c, space)
-	if err != nil {
-		return err
-	}
-	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
-	if len(came.Files) > 0 {
-		return keepSharedFiles(c, came, said("text"))
-	}
-	k, in := sharedRecord(said("title"), said("text"), said("url"))
-	if in == nil {
-		return session.Redirect(c, "/")
-	}
-	form := record.NewForm(k)
-	if err := web.JoinProblems(field.Create(form, in)); err != nil {
-		return err
-	}
-	var r *record.Record
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		r, err = catalog.Add(tx, catalog.Draft{Owner: c.Owner(), Kind: k, Form: form})
-		return err
-	}); err != nil {
-		return err
-	}
-	return session.Redirect(c, "/"+k.Path+"/"+r.Slug+"?edit=1") // to add a tag
-}
-
-// sharedRecord is the record that a share without files becomes. Many apps put the link at
-// the end of the text.
-func sharedRecord(title, text, link string) (*record.Kind, field.Object) {
-	web := func(t string) bool {
-		u, err := url.Parse(t)
-		return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
-	}
-	if words := strings.Fields(text); link == "" && len(words) > 0 && web(words[len(words)-1]) {
-		link = words[len(words)-1]
-		text = strings.TrimSpace(strings.TrimSuffix(text, link))
-		if title == "" && !strings.Contains(text, "\n") {
-			title, text = text, ""
-		}
-	}
-	title = record.Cut(strings.Join(strings.Fields(title), " "), record.MaxName)
-	switch {
-	case web(link):
-		description := record.Cut(text, record.MaxDescription)
-		return record.Bookmarks, field.Object{"url": link, "title": title, "description": description}
-	case title == "" && text == "" && link == "":
-		return nil, nil
-	}
-	return record.Notes, field.Object{"title": title, "content": strings.TrimSpace(text + "\n" + link)}
-}
-
-func keepSharedFiles(c *web.Request, came *upload.Intake, text string) error {
-	form := record.NewForm(record.Files)
-	form.Body.(*record.File).Description = record.Cut(text, record.MaxDescription)
-	if err := came.Keep(c.R.Context()); err != nil {
-		return err
-	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		_, err := came.AddFiles(c, tx, form, "")
-		return err
-	}); err != nil {
-		return err
-	}
-	came.Recorded()
-	return session.Redirect(c, "/files")
 }

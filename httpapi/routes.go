@@ -223,7 +223,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/about", "readAbout", web.Anyone, web.PageOp(readAbout)},
 		{"GET", "/manifest.webmanifest", "readManifest", web.Anyone, web.PageOp(readManifest)},
 		{"GET", "/sw.js", "readServiceWorker", web.Anyone, web.PageOp(readServiceWorker)},
-		{"POST", "/share", "share", web.Visitors, web.FormOp(303, share, 403, 503, 507)},
+		{"POST", "/share", "share", web.Visitors, upload.Share},
 		{"GET", "/api/v1/qr", "readQR", web.Reads, readQROp},
 		{"POST", "/api/v1/markdown", "renderMarkdown", web.Writes, api.RenderMarkdown},
 		{"GET", "/robots.txt", "readRobots", web.Anyone, web.PageOp(readRobots)},
