@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -38,10 +39,13 @@ type flow struct {
 }
 
 const (
-	flowTime    = 10 * 60 // seconds
-	maxFlowNext = 1024    // bytes: a cookie has 4096 at most
-	leaveCookie = "kist_oidc_end"
-	maxLeave    = 3500
+	flowTime      = 10 * 60 // seconds
+	flowBreak     = "."     // between two in the cookie
+	maxFlows      = 4
+	maxFlowCookie = 3500 // bytes: a cookie has 4096 at most
+	maxFlowNext   = 1024 // bytes, as in the cookie: two flows fit
+	leaveCookie   = "kist_oidc_end"
+	maxLeave      = 3500
 )
 
 // OIDCPath is where sign-ins at the issuer begin; below it they end.
@@ -59,7 +63,11 @@ func begin(c *web.Request, next string, link, again bool) (string, error) {
 		return "", record.NotFound("address")
 	}
 	next = nextPath(next)
-	if len(next) > maxFlowNext {
+	inCookie, err := json.Marshal(next)
+	if err != nil {
+		return "", err
+	}
+	if len(inCookie) > maxFlowNext {
 		next = "/"
 	}
 
@@ -79,11 +87,30 @@ func begin(c *web.Request, next string, link, again bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	setCookie(c, flowCookie, base64.RawURLEncoding.EncodeToString(b), flowTime)
+	keepFlows(c, append([]string{base64.RawURLEncoding.EncodeToString(b)}, flowsOf(c)...))
 	return at, nil
 }
 
-// parseFlow reads the value of the flow's cookie; nil if there is none, or it is not a flow.
+// flowsOf are the flows of the browser, the latest first: each tab may have one.
+func flowsOf(c *web.Request) []string {
+	return strings.Split(readCookie(c, flowCookie), flowBreak)
+}
+
+// keepFlows has the browser keep flows, as far as they fit into a cookie.
+func keepFlows(c *web.Request, flows []string) {
+	flows = slices.DeleteFunc(flows, func(text string) bool { return parseFlow(text) == nil })
+	kept := strings.Join(flows[:min(len(flows), maxFlows)], flowBreak)
+	for len(kept) > maxFlowCookie {
+		kept = kept[:max(0, strings.LastIndex(kept, flowBreak))]
+	}
+	if kept == "" {
+		setCookie(c, flowCookie, "", -1)
+		return
+	}
+	setCookie(c, flowCookie, kept, flowTime)
+}
+
+// parseFlow reads a flow; nil if it is not one.
 func parseFlow(text string) *flow {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	f := new(flow)
@@ -122,7 +149,7 @@ var (
 	}
 	errFlowState = &record.Error{
 		Fault: record.Unauthorized, Code: "sign_in_state",
-		Text: "This answer does not belong to the sign-in that this browser started last. Start again.",
+		Text: "This answer does not belong to a sign-in that this browser has started. Start again.",
 	}
 	errFlowEnded = &record.Error{
 		Fault: record.Unauthorized, Code: "sign_in_cancelled",
@@ -156,18 +183,23 @@ func finishOIDC(c *web.Request) error {
 	if c.Site.OIDC == nil {
 		return record.NotFound("address")
 	}
-	f := parseFlow(readCookie(c, flowCookie))
-	if f == nil {
+	flows := flowsOf(c)
+	latest := parseFlow(flows[0])
+	if latest == nil {
 		return oidcProblem(c, errFlowExpired, "")
 	}
 
 	q := c.R.URL.Query()
-	belongs := subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.State)) == 1
-	if !belongs || q.Has("iss") && q.Get("iss") != c.Site.OIDC.Issuer {
-		return oidcProblem(c, errFlowState, f.Next)
+	i := slices.IndexFunc(flows, func(text string) bool {
+		f := parseFlow(text)
+		return f != nil && subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.State)) == 1
+	})
+	if i < 0 || q.Has("iss") && q.Get("iss") != c.Site.OIDC.Issuer {
+		return oidcProblem(c, errFlowState, latest.Next)
 	}
 
-	setCookie(c, flowCookie, "", -1)
+	f := parseFlow(flows[i])
+	keepFlows(c, slices.Delete(flows, i, i+1))
 	if code := q.Get("error"); code != "" {
 		logRefusal(c, fmt.Errorf("the issuer says %s", outbound.Printable([]byte(code), 64)))
 		return oidcProblem(c, errFlowEnded, f.Next)

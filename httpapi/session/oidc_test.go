@@ -212,7 +212,7 @@ func TestOIDCState(t *testing.T) {
 	is.Equal(cookies(got), 0)
 	other := newIDPBrowser(a, p) // which began one of its own
 	other.begin()
-	is.True(strings.Contains(string(other.open(back).Want(401).Body), "does not belong to the sign-in"))
+	is.True(strings.Contains(string(other.open(back).Want(401).Body), "does not belong to a sign-in"))
 	b.open(back + "&iss=https%3A%2F%2Fother.example.org").Want(401) // RFC 9207
 	b.open("/login/oidc/callback?state=&code=x").Want(401)
 	is.Equal(b.me(), "")
@@ -275,6 +275,47 @@ func TestOIDCState(t *testing.T) {
 		got = b.open("/login/oidc/callback?code=guess&state=" + b.begin().Query().Get("state"))
 	}
 	is.Equal(got.Want(429).Header.Get("Retry-After") != "", true)
+}
+
+// TestOIDCTabs: each tab of a browser may have its own sign-in, as far as they fit into a cookie.
+func TestOIDCTabs(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, with := withProvider(t)
+	a := apitest.Start(t, with)
+	a.Link(a.User, p, "id-ann")
+	const cookie = "__Host-kist_oidc"
+
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}} {
+		b := newIDPBrowser(a, p)
+		var tabs []string
+		for range order {
+			tabs = append(tabs, b.authorize(b.begin().String(), "ann"))
+		}
+		for _, tab := range order {
+			is.Equal(b.open(tabs[tab]).Want(303).Header.Get("Location"), "/notes")
+			is.Equal(b.me(), "ann")
+			b.open(tabs[tab]).Want(401) // once
+		}
+		is.Equal(b.cookies[cookie], "")
+	}
+
+	// The oldest goes when there are too many, or when they are too long.
+	for _, row := range []struct {
+		next       string
+		tabs, kept int
+	}{{"/notes", 6, 4}, {"/" + strings.Repeat("x", 1000), 4, 2}, {"/" + strings.Repeat("<", 1000), 4, 4}} {
+		b := newIDPBrowser(a, p)
+		var tabs []string
+		for range row.tabs {
+			at := b.open("/login/oidc?next=" + url.QueryEscape(row.next)).Want(303).Header.Get("Location")
+			tabs = append(tabs, b.authorize(at, "ann"))
+			is.True(len(cookie)+len(b.cookies[cookie]) < 4096)
+		}
+		for i, tab := range tabs {
+			is.Equal(b.open(tab).Status == 303, i >= row.tabs-row.kept) // row
+		}
+	}
 }
 
 func cookies(got *apitest.Answer) int { return len(got.Header.Values("Set-Cookie")) }
