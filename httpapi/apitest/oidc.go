@@ -40,6 +40,8 @@ type Provider struct {
 	Key    *SigningKey
 	Groups []string
 	Slim   bool                        // says little in the ID token
+	NoInfo bool                        // refuses the user info
+	Info   map[string]any              // more claims for the user info
 	Skew   time.Duration               // the clock is so much behind
 	Down   bool                        // answers nothing
 	Forge  func(map[string]any) string // makes ID tokens, from the claims of the provider's
@@ -123,6 +125,9 @@ func (p *Provider) SetUserinfoFromRequest(ctx context.Context, info *zoidc.UserI
 
 func (p *Provider) SetUserinfoFromToken(ctx context.Context, info *zoidc.UserInfo, token, subject, origin string) error {
 	info.AppendClaims("groups", p.Groups)
+	for name, value := range p.Info {
+		info.AppendClaims(name, value)
+	}
 	return p.Storage.SetUserinfoFromToken(ctx, info, token, subject, origin)
 }
 
@@ -138,6 +143,8 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case p.Down:
 		panic(http.ErrAbortHandler)
+	case r.URL.Path == "/userinfo" && p.NoInfo:
+		http.Error(w, "no user info", http.StatusForbidden)
 	case r.URL.Path == "/in" && r.Method == http.MethodGet:
 		_, _ = io.WriteString(w, `<!doctype html><title>in</title><form method="post"><input name="username"></form>`)
 	case r.URL.Path == "/in":

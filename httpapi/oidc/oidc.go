@@ -4,10 +4,10 @@ package oidc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -182,13 +182,14 @@ func (c *Client) Begin(ctx context.Context, state, nonce, verifier string, again
 type Identity struct {
 	Subject        string
 	UserName, Name string        // as the issuer has them; they may be empty, and anyone's
-	Allowed        bool          // by AllowGroup
+	Refusal        string        // why AllowGroup keeps the user out, for the log; "" if it does not
 	Admin          bool          // by AdminGroup
 	Token          string        // the ID token, for End
 	SignedIn       time.Duration // how long ago the issuer made sure of the user; negative if it does not say
 }
 
-// Finish exchanges the code that a browser brought back, and checks the ID token.
+// Finish exchanges the code that a browser brought back, and checks the ID token. Where that does not
+// have the user's name or a group that counts, it asks for the user info too.
 func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Identity, error) {
 	if !c.turns.Try() {
 		return nil, unavailable(errors.New("too many sign-ins at once"))
@@ -207,93 +208,81 @@ func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Ide
 		return nil, unavailable(err)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
+	subject, said, err := c.read(ctx, m, raw, nonce, tokens.AccessToken)
+	if err != nil {
+		return nil, err
+	}
+
+	// Some issuers say little in the token, or leave groups out to keep it short.
+	all := claims{}
+	groups := said.groups(c.GroupsClaim)
+	undecided := !groups.meet(c.AllowGroup) || !groups.meet(c.AdminGroup)
+	lack := ""
+	if (undecided || said.text("preferred_username") == "") && m.provider.UserInfoEndpoint() != "" {
+		more, about, err := userInfo(ctx, m, tokens)
+		switch {
+		case err != nil && undecided && groups == nil:
+			return nil, unavailable(err)
+		case err != nil:
+			lack = fmt.Sprintf("; there is no user info: %v", err)
+		case about != subject:
+			return nil, refused(errors.New("the user info is about another subject"))
+		}
+		groups = append(groups, more.groups(c.GroupsClaim)...)
+		maps.Copy(all, more)
+	}
+	maps.Copy(all, said)
+
+	id := &Identity{
+		Subject: subject, UserName: all.userName(), Name: all.text("name"), Token: raw,
+		Admin:    c.AdminGroup != "" && groups.meet(c.AdminGroup),
+		SignedIn: said.signedIn(time.Now()), // from the signed token only
+	}
+	if !groups.meet(c.AllowGroup) {
+		id.Refusal = c.refusal(groups, all) + lack
+	}
+	return id, nil
+}
+
+// read checks an ID token. It returns its subject and what it says.
+func (c *Client) read(ctx context.Context, m *metadata, raw, nonce, access string) (string, claims, error) {
 	token, err := m.provider.Verifier(&oidc.Config{ClientID: c.ClientID, Now: func() time.Time {
 		return time.Now().Add(-skew)
 	}}).Verify(ctx, raw)
 	if err != nil {
-		return nil, refused(err)
+		return "", nil, refused(err)
 	}
 	var said claims
 	if err := token.Claims(&said); err != nil {
-		return nil, refused(err)
+		return "", nil, refused(err)
 	}
 	switch by := said.text("azp"); {
 	case token.Nonce != nonce:
-		return nil, refused(errors.New("the nonce is another"))
+		return "", nil, refused(errors.New("the nonce is another"))
 	case token.Subject == "" || len(token.Subject) > maxSubject:
-		return nil, refused(errors.New("the subject is missing or too long"))
+		return "", nil, refused(errors.New("the subject is missing or too long"))
 	case by != "" && by != c.ClientID:
-		return nil, refused(errors.New("the token is for another client"))
-	case token.AccessTokenHash != "" && token.VerifyAccessToken(tokens.AccessToken) != nil:
-		return nil, refused(errors.New("the access token is another"))
+		return "", nil, refused(errors.New("the token is for another client"))
+	case token.AccessTokenHash != "" && token.VerifyAccessToken(access) != nil:
+		return "", nil, refused(errors.New("the access token is another"))
 	}
-	signedIn := said.signedIn(time.Now()) // from the signed token only
-	groups, known := said.groups(c.GroupsClaim)
-	needed := !known && (c.AllowGroup != "" || c.AdminGroup != "")
-	// some issuers say little in the token
-	if (needed || said.text("preferred_username") == "") && m.provider.UserInfoEndpoint() != "" {
-		info, err := m.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
-		var more claims
-		if err == nil {
-			err = info.Claims(&more)
-		}
-		if err != nil {
-			return nil, unavailable(err)
-		}
-		if info.Subject != token.Subject {
-			return nil, refused(errors.New("the user info is about another subject"))
-		}
-		for name, value := range more {
-			if said[name] == nil {
-				said[name] = value
-			}
-		}
-		groups, _ = said.groups(c.GroupsClaim)
+	return token.Subject, said, nil
+}
+
+// userInfo asks the issuer what else it says about a user, and about whom it speaks.
+func userInfo(ctx context.Context, m *metadata, tokens *oauth2.Token) (said claims, subject string, err error) {
+	info, err := m.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+	if err != nil { // with the whole answer
+		return nil, "", errors.New(outbound.Printable([]byte(err.Error()), 256))
 	}
-	return &Identity{
-		Subject: token.Subject, UserName: said.text("preferred_username"), Name: said.text("name"), Token: raw, SignedIn: signedIn,
-		Allowed: c.AllowGroup == "" || slices.Contains(groups, c.AllowGroup),
-		Admin:   c.AdminGroup != "" && slices.Contains(groups, c.AdminGroup),
-	}, nil
+	if err := info.Claims(&said); err != nil {
+		return nil, "", err
+	}
+	return said, info.Subject, nil
 }
 
 // maxSubject is the maximum length of a subject in bytes (OpenID Connect Core 1.0, section 2).
 const maxSubject = 255
-
-// claims are what an issuer says about a user, by name.
-type claims map[string]json.RawMessage
-
-// text is a claim in words; "" if it is missing or something else.
-func (said claims) text(name string) string {
-	var t string
-	if json.Unmarshal(said[name], &t) != nil {
-		return ""
-	}
-	return outbound.Printable([]byte(t), 1024)
-}
-
-// signedIn is how long before now the claim auth_time is; negative if it is missing or something
-// else. The issuer's clock may be a little ahead.
-func (said claims) signedIn(now time.Time) time.Duration {
-	var at float64
-	if json.Unmarshal(said["auth_time"], &at) != nil || at <= 0 || at > float64(now.Add(skew).Unix()) {
-		return -1
-	}
-	return max(0, now.Sub(time.Unix(int64(at), 0)))
-}
-
-// groups are the names in a claim, which is a list or a single name. known reports whether the claim
-// is there and readable.
-func (said claims) groups(name string) (names []string, known bool) {
-	var one string
-	if json.Unmarshal(said[name], &names) == nil {
-		return names, names != nil
-	}
-	if json.Unmarshal(said[name], &one) == nil {
-		return []string{one}, true
-	}
-	return nil, false
-}
 
 // End returns the address at the issuer that ends the browser's session there; "" if the issuer has
 // none or is away. token is the ID token of the session, or "".

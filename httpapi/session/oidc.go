@@ -219,7 +219,7 @@ func (f *flow) finish(c *web.Request, code string) error {
 	if f.Link == nil {
 		u, err := userOf(c, id)
 		if err != nil {
-			logRefusal(c, fmt.Errorf("%w (issuer %s, subject %s)", err, c.Site.OIDC.Issuer, id.Subject))
+			logRefusedUser(c, id, err)
 			return err
 		}
 		return startOIDCSession(c, u, id)
@@ -229,7 +229,8 @@ func (f *flow) finish(c *web.Request, code string) error {
 	if c.Caller == nil || !c.Caller.Key.Session || !asked {
 		return errLinkSession
 	}
-	if !id.Allowed {
+	if id.Refusal != "" {
+		logRefusedUser(c, id, errNotAllowed)
 		return errNotAllowed
 	}
 	return c.UpdateAsCaller(func(tx *kv.Tx) error {
@@ -284,9 +285,9 @@ func updateUser(tx *kv.Tx, o *oidc.Client, id *oidc.Identity) (u *people.User, r
 		return nil, nil, err
 	}
 	switch {
-	case !id.Allowed && linked:
+	case id.Refusal != "" && linked:
 		return nil, errNotAllowed, lostGroup(tx, o, l)
-	case !id.Allowed:
+	case id.Refusal != "":
 		return nil, errNotAllowed, nil
 	case linked:
 		u, err = people.ReadUser(tx, l.Owner)
@@ -436,6 +437,15 @@ func oidcProblem(c *web.Request, err error, next string) error {
 func logRefusal(c *web.Request, err error) {
 	c.Site.Log.LogAttrs(c.R.Context(), slog.LevelWarn, "sign-in through the issuer refused",
 		slog.String("client", address(c)), slog.String("requestId", c.ID), slog.String("error", err.Error()))
+}
+
+// logRefusedUser is logRefusal for a user whom the issuer has named.
+func logRefusedUser(c *web.Request, id *oidc.Identity, err error) {
+	who := fmt.Sprintf("issuer %s, subject %s", c.Site.OIDC.Issuer, id.Subject)
+	if id.Refusal != "" {
+		who += "; " + id.Refusal
+	}
+	logRefusal(c, fmt.Errorf("%w (%s)", err, who))
 }
 
 // ShownIdentity is a linked identity as its owner sees it.

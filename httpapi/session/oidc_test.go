@@ -379,6 +379,62 @@ func TestOIDCGroups(t *testing.T) {
 	}
 }
 
+// TestOIDCClaims tries where groups and names may be, and what the log says without them.
+func TestOIDCClaims(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, with := withProvider(t, func(o *oidc.Options) { o.AllowGroup, o.GroupsClaim, o.Create = "family", "realm.roles", true })
+	a := apitest.Start(t, with)
+	for name, row := range map[string]struct {
+		token  map[string]any // instead of what the provider says in the ID token
+		noInfo bool
+		info   map[string]any // in the user info
+		status int
+		log    string
+	}{
+		"in the token, without user info": {
+			map[string]any{"realm": map[string]any{"roles": []string{"/family"}}}, true, nil, 303, "",
+		},
+		"in the user info": {nil, false, map[string]any{"roles": "family"}, 303, ""},
+		"a short list in the token": {
+			map[string]any{"realm": map[string]any{"roles": []string{"x"}}},
+			false,
+			map[string]any{"roles": map[string]any{"family": map[string]any{"1": "example"}}},
+			303, "",
+		},
+		"in neither": {
+			map[string]any{"realm": map[string]any{"roles": []string{"x"}}},
+			false,
+			map[string]any{"roles": []string{"y"}},
+			403,
+			"the claim realm.roles has x, y, and not family",
+		},
+		"lost, and no user info": {
+			map[string]any{"realm": map[string]any{"roles": []string{"x", "z"}}},
+			true, nil, 403,
+			"the claim realm.roles has x, z, and not family; there is no user info: 403 Forbidden",
+		},
+		"empty":                    {map[string]any{"realm": map[string]any{"roles": []string{}}}, false, nil, 403, "the claim realm.roles is empty"},
+		"another claim":            {map[string]any{"groups": "family"}, false, nil, 403, "there is no claim realm.roles with the group family; the claims are amr, "},
+		"unknown and no user info": {nil, true, nil, 503, "cannot be reached"},
+	} {
+		p.Set(func() {
+			p.NoInfo, p.Info = row.noInfo, map[string]any{"realm": row.info}
+			p.Forge = func(claims map[string]any) string {
+				delete(claims, "groups")
+				delete(claims, "realm")
+				maps.Copy(claims, row.token)
+				return p.Key.Sign(`{"alg":"RS256","kid":"first"}`, claims)
+			}
+		})
+		got := newIDPBrowser(a, p).signIn("bob")
+		if got.Status != row.status || !strings.Contains(a.Logged.String(), row.log) {
+			t.Errorf("%s: %d, %s", name, got.Status, a.Logged.String())
+		}
+	}
+	is.Equal(a.UserNamed("bob").DisplayName, "Bob Example")
+}
+
 // TestOIDCTokens tries what a provider refuses to issue, and what it does on bad days.
 func TestOIDCTokens(t *testing.T) {
 	t.Parallel()
