@@ -189,10 +189,12 @@ func (c *cache) heal(ref Ref) {
 	if len(c.pulls) == maxPulls {
 		return // Send fetches it, or the next round of the scrubber
 	}
-	if f, err := c.join(ref, -1, false); err == nil {
-		f.Stay()
-		f.Leave()
+	f, err := c.join(ref, -1, false)
+	if err != nil {
+		return // as above
 	}
+	f.Stay()
+	f.Leave()
 }
 
 // join begins to fetch a content, or joins who fetch it already. The caller calls

@@ -11,11 +11,12 @@ import (
 func Datasync(file *os.File) error {
 	for {
 		err := unix.Fdatasync(int(file.Fd()))
-		if err == nil {
-			return nil
+		if err == unix.EINTR {
+			continue
 		}
-		if err != unix.EINTR {
+		if err != nil {
 			return &os.PathError{Op: "fdatasync", Path: file.Name(), Err: err}
 		}
+		return nil
 	}
 }

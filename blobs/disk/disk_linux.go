@@ -26,12 +26,13 @@ func LinkUnnamed(file, folder *os.File, name string) error {
 	self := "/proc/self/fd/" + strconv.Itoa(int(file.Fd()))
 	for {
 		err := unix.Linkat(unix.AT_FDCWD, self, int(folder.Fd()), name, unix.AT_SYMLINK_FOLLOW)
-		if err == nil {
-			return nil
+		if err == unix.EINTR {
+			continue
 		}
-		if err != unix.EINTR {
+		if err != nil {
 			return &os.LinkError{Op: "linkat", Old: self, New: name, Err: err}
 		}
+		return nil
 	}
 }
 

@@ -14,12 +14,13 @@ import (
 func Rename(from *os.File, name string, to *os.File, as string) error {
 	for {
 		err := unix.Renameat(int(from.Fd()), name, int(to.Fd()), as)
-		if err == nil {
-			return nil
+		if err == unix.EINTR {
+			continue
 		}
-		if err != unix.EINTR {
+		if err != nil {
 			return &os.LinkError{Op: "renameat", Old: name, New: as, Err: err}
 		}
+		return nil
 	}
 }
 
