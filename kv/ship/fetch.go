@@ -520,62 +520,87 @@ func Check(
 		}
 	}
 
-	// removed reports whether the slots up to one were removed since they were listed.
-	removed := func(last uint64) bool {
-		now, err := h.begin(ctx)
-		return err == nil && last < now.slot
-	}
-	next, last := begin.slot, Slot{}
-	lastTime := time.Time{} // of the latest record
-	lost := func(err error) { problem(h.around(ctx, err, last.After.Seq, lastTime, snaps)) }
-	err = h.each(ctx, all, func(s span, got []*Slot, err error) error {
-		if s.first > next && !removed(s.first-1) {
-			lost(missing(slotName(next)))
-		}
-		if absent(err) { // it was merged a moment ago
-			later, failed := h.spans(ctx, s.first)
-			if failed == nil && len(later) > 0 && later[0].first <= s.first && later[0].last >= s.last {
-				got, err = h.slots(ctx, later[0])
-			}
-		}
-		if absent(err) && removed(s.last) {
-			next, last = s.last+1, Slot{}
-			return nil
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			lost(err)
-			next, last = s.last+1, Slot{}
-			return nil
-		}
+	c := &checker{h: h, instance: instance, problem: problem, begin: begin, snaps: snaps, next: begin.slot}
+	err = h.each(ctx, all, func(s span, got []*Slot, err error) error { return c.object(ctx, s, got, err) })
+	return c.count, err
+}
 
-		from := next
-		next = s.last + 1
-		for _, slot := range got {
-			if slot.Number < from || slot.Number > s.last {
-				continue // another object has it, too
-			}
-			slots++
-			_, anchored := slices.BinarySearch(snaps, slot.Before.Seq)
-			switch {
-			case hex.EncodeToString(slot.Instance[:]) != instance:
-				problem((&Fetched{Instance: instance}).foreign(slot))
-			case last.Number > 0 && slot.Epoch < last.Epoch:
-				problem(fmt.Errorf("%s in the object store has epoch %d after %d",
-					slotName(slot.Number), slot.Epoch, last.Epoch))
-			case last.Number > 0 && slot.Before != last.After && !anchored && slot.Before.Seq >= begin.snap:
-				problem((&Fetched{State: last.After}).broken(slot))
-			}
-			last = *slot
-			if n := len(slot.Times); n > 0 {
-				lastTime = time.UnixMilli(slot.Times[n-1])
-			}
+// A checker checks the slots for one call of Check.
+type checker struct {
+	h        history
+	instance string
+	problem  func(error)
+	begin    mark     // where the history began when they were listed
+	snaps    []uint64 // in order
+
+	count    int       // slots until now
+	next     uint64    // the number of the next slot
+	last     Slot      // the one before; zero after damage
+	lastTime time.Time // of the latest record
+}
+
+// object checks an object with slots, or notes why it cannot be read.
+func (c *checker) object(ctx context.Context, s span, got []*Slot, err error) error {
+	if s.first > c.next && !c.removed(ctx, s.first-1) {
+		c.lost(ctx, missing(slotName(c.next)))
+	}
+	if absent(err) { // it was merged a moment ago
+		later, failed := c.h.spans(ctx, s.first)
+		if failed == nil && len(later) > 0 && later[0].first <= s.first && later[0].last >= s.last {
+			got, err = c.h.slots(ctx, later[0])
 		}
+	}
+	if absent(err) && c.removed(ctx, s.last) {
+		c.next, c.last = s.last+1, Slot{}
 		return nil
-	})
-	return slots, err
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		c.lost(ctx, err)
+		c.next, c.last = s.last+1, Slot{}
+		return nil
+	}
+
+	from := c.next
+	c.next = s.last + 1
+	for _, slot := range got {
+		if slot.Number >= from && slot.Number <= s.last { // else another object has it, too
+			c.slot(slot)
+		}
+	}
+	return nil
+}
+
+// slot checks that a slot continues the one before.
+func (c *checker) slot(slot *Slot) {
+	c.count++
+	_, anchored := slices.BinarySearch(c.snaps, slot.Before.Seq)
+	switch last := &c.last; {
+	case hex.EncodeToString(slot.Instance[:]) != c.instance:
+		c.problem((&Fetched{Instance: c.instance}).foreign(slot))
+	case last.Number > 0 && slot.Epoch < last.Epoch:
+		c.problem(fmt.Errorf("%s in the object store has epoch %d after %d",
+			slotName(slot.Number), slot.Epoch, last.Epoch))
+	case last.Number > 0 && slot.Before != last.After && !anchored && slot.Before.Seq >= c.begin.snap:
+		c.problem((&Fetched{State: last.After}).broken(slot))
+	}
+	c.last = *slot
+	if n := len(slot.Times); n > 0 {
+		c.lastTime = time.UnixMilli(slot.Times[n-1])
+	}
+}
+
+// lost notes an error with which moments are lost.
+func (c *checker) lost(ctx context.Context, err error) {
+	c.problem(c.h.around(ctx, err, c.last.After.Seq, c.lastTime, c.snaps))
+}
+
+// removed reports whether the slots up to one were removed since they were listed.
+func (c *checker) removed(ctx context.Context, last uint64) bool {
+	now, err := c.h.begin(ctx)
+	return err == nil && last < now.slot
 }
 
 // removedSnapshot reports whether the history has begun after a snapshot since that was listed.

@@ -45,7 +45,25 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 		return errors.New("another server has taken over")
 	}
 
-	var whole, group []span // objects of several slots, and single slots for the next one
+	whole, err := s.mergeAll(ctx, all, begin.slot, to)
+	if err != nil {
+		return err
+	}
+	for _, one := range whole {
+		if one.last > s.merged {
+			if err := s.removeMerged(ctx, one, all); err != nil {
+				return err
+			}
+		}
+	}
+	s.merged = to
+	return nil
+}
+
+// mergeAll puts larger objects for the slots with the numbers between two. It returns the objects
+// of several slots that are there now.
+func (s *Shipper) mergeAll(ctx context.Context, all []span, from, to uint64) (whole []span, err error) {
+	var group []span // single slots for the next object
 	size := int64(0)
 	put := func() error {
 		if len(group) >= mergeSlots {
@@ -64,7 +82,7 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 		if o.last > to {
 			break
 		}
-		if o.last < begin.slot {
+		if o.last < from {
 			continue
 		}
 		if o.first < o.last {
@@ -75,24 +93,13 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 		}
 		if n := len(group); n > 0 && (group[n-1].last+1 != o.first || size+o.size > mergeBytes) {
 			if err := put(); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		group, size = append(group, o), size+o.size
 	}
-	if err := put(); err != nil {
-		return err
-	}
-
-	for _, one := range whole {
-		if one.last > s.merged {
-			if err := s.removeMerged(ctx, one, all); err != nil {
-				return err
-			}
-		}
-	}
-	s.merged = to
-	return nil
+	err = put()
+	return whole, err
 }
 
 // putMerged puts an object that has the slots of the group. A damaged slot stays alone,
