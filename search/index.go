@@ -535,12 +535,8 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 
 	for {
 		started := time.Now()
-		limit := batchLarge
 		searched := started.UnixNano()-x.searched.Load() < int64(searching)
-		if x.memory < batchMemory || searched && !building && last-min(at, last) < batchLarge {
-			limit = batchChanges
-		}
-		some, latest, _, err := x.o.Feed(at, limit)
+		some, latest, _, err := x.o.Feed(at, x.batch(searched && !building, last-min(at, last)))
 		if err != nil {
 			return err
 		}
@@ -599,11 +595,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			}
 		}
 
-		if snap, err := snapshot(live); err == nil {
-			x.forget(snap)
-			_ = snap.Close()
-		}
-
+		x.forgetMerged(live)
 		pause := time.Duration(0)
 		if !building && latest > last { // leave most of the time to writers
 			pause = time.Since(started)
@@ -616,6 +608,25 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			return err
 		}
 	}
+}
+
+// batch is how many changes are applied at once. disturbs means that larger batches would delay a search, behind is how
+// many changes the index lacks.
+func (x *Index) batch(disturbs bool, behind uint64) int {
+	if x.memory < batchMemory || disturbs && behind < batchLarge {
+		return batchChanges
+	}
+	return batchLarge
+}
+
+// forgetMerged drops the orders of segments that were merged into others.
+func (x *Index) forgetMerged(live *scorch.Scorch) {
+	snap, err := snapshot(live)
+	if err != nil {
+		return
+	}
+	x.forget(snap)
+	_ = snap.Close()
 }
 
 // removals are the places of the changes that removed a record.
