@@ -124,10 +124,7 @@ func compareIcons(a, b iconLink) int {
 
 // iconsOf are the addresses where the icon of page p may be, best first. at is the page's address.
 func iconsOf(p page, at *url.URL) (all []*url.URL) {
-	base := at
-	if u, err := at.Parse(strings.TrimSpace(p.base)); err == nil && p.base != "" {
-		base = u
-	}
+	base := p.baseAt(at)
 	add := func(u *url.URL) {
 		u.Fragment, u.RawFragment = "", ""
 		if (u.Scheme == "http" || u.Scheme == "https") && !slices.ContainsFunc(all, func(x *url.URL) bool {
@@ -194,10 +191,10 @@ func (c *client) picture(ctx context.Context, at *url.URL, most int64) ([]byte, 
 		return nil, errNoPicture
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK || !plain(res) {
+	if res.StatusCode != http.StatusOK {
 		return nil, errNoPicture
 	}
-	data, err := io.ReadAll(io.LimitReader(res.Body, most+1))
+	data, err := io.ReadAll(io.LimitReader(decoded(res), most+1))
 	if err != nil || int64(len(data)) > most {
 		return nil, errNoPicture
 	}

@@ -123,7 +123,7 @@ func TestAskIcon(t *testing.T) {
 		}, "/other.png": good}, true, "GET /, GET /i.png, GET /other.png", true},
 		"round in circles": {files{"/": linked, "/i.png": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/i.png", http.StatusFound)
-		}}, true, "GET /" + strings.Repeat(", GET /i.png", 6) + ", GET /favicon.ico", false},
+		}}, true, "GET /" + strings.Repeat(", GET /i.png", redirects+1) + ", GET /favicon.ico", false},
 		"in a closed network": {files{"/": `<link rel=icon href=http://10.0.0.1/i.png>`}, true, "GET /, GET /favicon.ico", false},
 		"of credentials":      {files{"/": `<link rel=icon href=http://169.254.169.254/i.png>`}, true, "GET /, GET /favicon.ico", false},
 	} {

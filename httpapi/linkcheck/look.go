@@ -1,6 +1,8 @@
 package linkcheck
 
 import (
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,7 +32,8 @@ type client struct {
 const (
 	// for the whole check; GET after a failed HEAD has as much again. A resolver without an answer gives up earlier
 	lookTime  = 30 * time.Second
-	redirects = 5
+	redirects = 10
+	refreshes = 3       // pages that only lead to the next one
 	maxDrain  = 4 << 10 // bytes of an unwanted body
 )
 
@@ -36,6 +41,7 @@ const (
 func (c *client) ask(all context.Context, address string, fill bool) record.Look {
 	ctx, cancel := context.WithTimeout(all, lookTime)
 	defer cancel()
+	c = &client{c.Session(), c.icons, c.log}
 	if fill {
 		found, a := c.read(ctx, address)
 		if found.Verdict == record.Answers {
@@ -54,6 +60,7 @@ func (c *client) ask(all context.Context, address string, fill bool) record.Look
 		found = judge(res, err)
 	}
 	if found.Verdict == record.Answers {
+		found.SignIn = asksFirst(address, res.Request.URL)
 		found.Icon = c.icon(ctx, from(res), func() response {
 			_, a := c.read(ctx, address)
 			return a
@@ -73,7 +80,29 @@ func from(res *http.Response) response {
 	return response{at: res.Request.URL, busy: res.StatusCode == http.StatusTooManyRequests}
 }
 
+// read requests a page and reads its data. It follows pages that lead to another one by themselves. The data of a page
+// where people sign in is not that of the page that was asked for.
 func (c *client) read(ctx context.Context, address string) (record.Look, response) {
+	found, a := c.readOne(ctx, address)
+	for range refreshes {
+		next := a.refreshed()
+		if next == "" {
+			break
+		}
+		found, a = c.readOne(ctx, next)
+	}
+	if !found.Read {
+		return found, a
+	}
+	found.SignIn = asksFirst(address, a.at)
+	if !found.SignIn {
+		found.Title, found.Description, found.Image = a.title, a.description, imageOf(a.page, a.at)
+	}
+	return found, a
+}
+
+// readOne requests a page and reads its HTML.
+func (c *client) readOne(ctx context.Context, address string) (record.Look, response) {
 	res, err := c.send(ctx, http.MethodGet, address, acceptPage)
 	found := judge(res, err)
 	if err != nil {
@@ -85,17 +114,66 @@ func (c *client) read(ctx context.Context, address string) (record.Look, respons
 		return found, a
 	}
 	found.Read = true
-	if media := res.Header.Get("Content-Type"); isPage(media) && plain(res) {
-		a.page = parse(res.Body, media)
-		found.Title, found.Description, found.Image = a.title, a.description, imageOf(a.page, a.at)
+	if media := res.Header.Get("Content-Type"); isPage(media) {
+		a.page = parse(decoded(res), media)
 	}
 	return found, a
 }
 
-// plain reports whether the body of the answer is not encoded, as requested.
-func plain(res *http.Response) bool {
-	coding := res.Header.Get("Content-Encoding")
-	return coding == "" || coding == "identity"
+// refreshed is the address to which a page leads by itself; "" if it stays.
+func (a response) refreshed() string {
+	if a.refresh == "" {
+		return ""
+	}
+	next, err := a.baseAt(a.at).Parse(a.refresh)
+	if err != nil || next.Scheme != "http" && next.Scheme != "https" || next.String() == a.at.String() {
+		return ""
+	}
+	return next.String()
+}
+
+// decoded is the body of an answer. Some sites have pages only in a compressed form, whatever is asked for. The body is
+// empty if its coding is not known. The caller bounds what it reads.
+func decoded(res *http.Response) io.Reader {
+	var body io.Reader
+	var err error
+	switch strings.ToLower(res.Header.Get("Content-Encoding")) {
+	case "", "identity":
+		return res.Body
+	case "gzip", "x-gzip":
+		body, err = gzip.NewReader(res.Body)
+	case "deflate":
+		body, err = zlib.NewReader(res.Body)
+	default:
+		return http.NoBody
+	}
+	if err != nil {
+		return http.NoBody
+	}
+	return body
+}
+
+// entrances are the parts of addresses where people sign in, agree to something or prove their age.
+var entrances = regexp.MustCompile(`^(?:(?:wp-|user-?|account-?)?(?:log|sign)[-_]?(?:in|on)|auth|oauth2?|authori[sz]e|` +
+	`sso|saml2?|cas|idp|anmeld(?:en|ung)|connexion|captcha|(?:cookie[-_]?)?(?:consent|wall)|gdpr|` +
+	`age[-_]?(?:gate|check|verification))$`)
+
+// asksFirst reports whether a site answers for an address with a page where people sign in or agree to something.
+func asksFirst(address string, at *url.URL) bool {
+	asked, err := url.Parse(address)
+	return err == nil && isEntrance(at) && !isEntrance(asked)
+}
+
+// isEntrance reports whether a label of the host or a segment of the path is one of entrances.
+func isEntrance(u *url.URL) bool {
+	for part := range strings.FieldsFuncSeq(strings.ToLower(u.Hostname()+"."+u.Path), func(r rune) bool {
+		return r == '.' || r == '/'
+	}) {
+		if entrances.MatchString(part) {
+			return true
+		}
+	}
+	return false
 }
 
 // head sends a request and needs only the head of the answer.
@@ -119,6 +197,7 @@ func (c *client) send(ctx context.Context, method, address, accept string) (*htt
 	// Many sites refuse clients that do not claim to be like a browser.
 	r.Header.Set("User-Agent", "Mozilla/5.0 (compatible; kist)")
 	r.Header.Set("Accept", accept)
+	r.Header.Set("Accept-Encoding", "identity")
 	return c.Do(r, redirects)
 }
 

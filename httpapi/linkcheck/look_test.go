@@ -2,6 +2,9 @@ package linkcheck
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +139,7 @@ func TestAsk(t *testing.T) {
 		"/get-only":           {look(record.Answers, 0), "HEAD /get-only, GET /get-only"},
 		"/moved":              {look(record.Answers, 0), "HEAD /moved, HEAD /status/200"},
 		"/moved-away":         {look(record.Fails, 0), "HEAD /moved-away, HEAD /status/404, GET /moved-away, GET /status/404"},
-		"/round":              {look(record.Answers, 0), strings.TrimSuffix(strings.Repeat("HEAD /round, ", 6), ", ")},
+		"/round":              {look(record.Answers, 0), strings.TrimSuffix(strings.Repeat("HEAD /round, ", redirects+1), ", ")},
 		"/cut-head":           {look(record.Answers, 0), "HEAD /cut-head, GET /cut-head"},
 		"/cut":                {look(record.Fails, 0), "HEAD /cut, GET /cut"},
 	} {
@@ -187,10 +190,6 @@ func TestAskFill(t *testing.T) {
 		case "/pdf":
 			w.Header().Set("Content-Type", "application/pdf")
 			_, _ = io.WriteString(w, "<title>no</title>")
-		case "/packed":
-			w.Header().Set("Content-Type", "text/html")
-			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = io.WriteString(w, "<title>no</title>")
 		case "/endless":
 			w.Header().Set("Content-Type", "text/html")
 			for r.Context().Err() == nil {
@@ -211,7 +210,6 @@ func TestAskFill(t *testing.T) {
 		"/page":    {Verdict: record.Answers, Read: true, Title: "été", Description: "text"},
 		"/moved":   {Verdict: record.Answers, Read: true, Title: "été", Description: "text"},
 		"/pdf":     {Verdict: record.Answers, Read: true},
-		"/packed":  {Verdict: record.Answers, Read: true},
 		"/endless": {Verdict: record.Answers, Read: true},
 		"/refused": {Verdict: record.Answers},
 		"/none":    {Verdict: record.Fails},
@@ -220,6 +218,175 @@ func TestAskFill(t *testing.T) {
 			is := is.New(t)
 			is.Equal(c.ask(t.Context(), s.url+path, true), want)
 		})
+	}
+}
+
+// Some sites send a compressed page although nobody asked for it.
+func TestAskEncoded(t *testing.T) {
+	const page = "<title>Packed</title>"
+	type packer interface {
+		io.WriteCloser
+		Flush() error
+	}
+	pack := func(coding string, w io.Writer) packer {
+		if coding == "deflate" {
+			return zlib.NewWriter(w)
+		}
+		return gzip.NewWriter(w)
+	}
+	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "identity" {
+			t.Error("a compressed page is asked for")
+		}
+		coding, form, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Content-Encoding", coding)
+		var b bytes.Buffer
+		packed := pack(strings.ToLower(coding), &b)
+		_, _ = io.WriteString(packed, page)
+		switch form {
+		case "plain":
+			b.Reset()
+			b.WriteString(page)
+		case "bomb":
+			_, _ = io.CopyN(packed, zeros{}, 64*maxPage)
+			_, _ = io.WriteString(packed, "<title>Late</title>")
+		}
+		switch form {
+		case "plain":
+		case "cut":
+			_ = packed.Flush()
+		default:
+			_ = packed.Close()
+		}
+		_, _ = w.Write(b.Bytes())
+	})
+	c := here(t, nil)
+	for path, want := range map[string]string{
+		"/gzip": "Packed", "/GZIP": "Packed", "/x-gzip": "Packed", "/deflate": "Packed", "/gzip/bomb": "Packed", "/gzip/cut": "Packed",
+		"/gzip/plain": "", "/deflate/plain": "", "/identity/plain": "Packed", "/br/plain": "", "/gzip,gzip": "",
+	} {
+		t.Run(path, func(t *testing.T) {
+			is := is.New(t)
+			found := c.ask(t.Context(), s.url+path, true)
+			is.True(found.Read)
+			is.Equal(found.Title, want)
+		})
+	}
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// What stands between an address and its page: cookies, redirects, pages that lead on, and pages to sign in, whose
+// titles are not that of the page.
+func TestAskOnTheWay(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		write := func(text string) { _, _ = io.WriteString(w, text) }
+		to := func(path string) { http.Redirect(w, r, path, http.StatusFound) }
+		switch n := 0; {
+		case r.URL.Path == "/cookie":
+			if _, err := r.Cookie("seen"); err == nil {
+				write("<title>After the cookie</title>")
+				return
+			}
+			http.SetCookie(w, &http.Cookie{Name: "seen", Value: "1", Path: "/"})
+			to("/cookie")
+		case scan(r.URL.Path, "/hop/%d", &n) && n > 0:
+			to(fmt.Sprintf("/hop/%d", n-1))
+		case scan(r.URL.Path, "/refresh/%d", &n) && n > 0:
+			write(fmt.Sprintf(`<title>Redirecting...</title><meta http-equiv=Refresh content="0; URL='%d'">`, n-1))
+		case r.URL.Path == "/later":
+			write(`<title>The page</title><meta http-equiv=refresh content="300; url=/none">`)
+		case r.URL.Path == "/script":
+			write(`<title>The page</title><meta http-equiv=refresh content="0; url=javascript:alert(1)">`)
+		case r.URL.Path == "/again":
+			write(`<title>The page</title><meta http-equiv=refresh content="0; url=/again">`)
+		case r.URL.Path == "/to":
+			to(r.FormValue("p") + "?next=/page")
+		case r.URL.Path == "/refresh-to-login":
+			write(`<meta http-equiv=refresh content="0; url=/login">`)
+		default:
+			write("<title>The page</title><meta name=description content=text>")
+		}
+	}))
+	t.Cleanup(s.Close)
+	c := here(t, nil)
+	for path, want := range map[string]record.Look{
+		"/cookie":                    {Title: "After the cookie"},
+		"/hop/7":                     {Title: "The page", Description: "text"},
+		"/refresh/1":                 {Title: "The page", Description: "text"},
+		"/refresh/3":                 {Title: "The page", Description: "text"},
+		"/refresh/4":                 {Title: "Redirecting..."},
+		"/later":                     {Title: "The page"},
+		"/script":                    {Title: "The page"},
+		"/again":                     {Title: "The page"},
+		"/to?p=/page":                {Title: "The page", Description: "text"},
+		"/to?p=/consent":             {SignIn: true},
+		"/to?p=/login.php":           {SignIn: true},
+		"/to?p=/users/sign_in":       {SignIn: true},
+		"/to?p=/v3/SignIn/step":      {SignIn: true},
+		"/to?p=/oauth2/authorize":    {SignIn: true},
+		"/refresh-to-login":          {SignIn: true},
+		"/login":                     {Title: "The page", Description: "text"},
+		"/to?p=/blog/auth-explained": {Title: "The page", Description: "text"},
+	} {
+		t.Run(path, func(t *testing.T) {
+			is := is.New(t)
+			want.Verdict, want.Read = record.Answers, true
+			got := c.ask(t.Context(), s.URL+path, true)
+			want.Icon = got.Icon
+			is.Equal(got, want)
+			is.Equal(c.ask(t.Context(), s.URL+path, false).SignIn, want.SignIn && path != "/refresh-to-login") // HEAD has no page
+		})
+	}
+}
+
+func scan(text, format string, n *int) bool {
+	_, err := fmt.Sscanf(text, format, n)
+	return err == nil
+}
+
+func TestIsEntrance(t *testing.T) {
+	for address, want := range map[string]bool{
+		"https://accounts.google.com/v3/signin/identifier": true,
+		"https://consent.youtube.com/m":                    true,
+		"https://login.microsoftonline.com/common":         true,
+		"https://www.facebook.com/login/?next=x":           true,
+		"https://x.example/wp-login.php":                   true,
+		"https://x.example/users/log-in":                   true,
+		"https://x.example/cookie-consent":                 true,
+		"https://x.example/age-gate":                       true,
+		"https://sso.x.example/":                           true,
+		"https://x.example/anmelden":                       true,
+		"https://x.example/":                               false,
+		"https://x.example/blog/login-forms":               false,
+		"https://authors.example/authority":                false,
+		"https://x.example/page?login=1":                   false,
+		"https://x.example/signal":                         false,
+	} {
+		u, err := url.Parse(address)
+		if err != nil || isEntrance(u) != want {
+			t.Errorf("%s: %t %v", address, !want, err)
+		}
+	}
+}
+
+func TestRefreshOf(t *testing.T) {
+	for content, want := range map[string]string{
+		"0; url=/p2": "/p2", "0;URL='/p2'": "/p2", `3 ; url = "/p2"`: "/p2", "0 /p2": "/p2", "0.5;url=/p2": "/p2",
+		"0, /a?b=c;d": "/a?b=c;d", "5": "", "0": "", "6; url=/p2": "", "300;url=/p2": "", "x; url=/p2": "", "": "",
+		"-1;url=/p2": "", "99999999999;url=/": "", "0;url=": "",
+	} {
+		if got := refreshOf(content); got != want {
+			t.Errorf("%q: %q, not %q", content, got, want)
+		}
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 	"io"
 	"iter"
 	"mime"
+	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -27,9 +30,18 @@ const (
 type page struct {
 	title, description string
 	image              string // address of a picture, as the page writes it
+	refresh            string // where the page leads by itself within moments, relative to its base
 
 	base  string // the base of its links, relative to the page's address; "" means that address
 	icons []iconLink
+}
+
+// baseAt is the address to which the links of a page at an address are relative.
+func (p page) baseAt(at *url.URL) *url.URL {
+	if u, err := at.Parse(strings.TrimSpace(p.base)); err == nil && p.base != "" {
+		return u
+	}
+	return at
 }
 
 // parse reads an HTML page, at most maxPage bytes, in the charset that its header or the page names,
@@ -101,11 +113,14 @@ func (p *parser) open(z *html.Tokenizer) {
 		var name, content string
 		for key, value := range attributes(z, more) {
 			switch key {
-			case "name", "property":
+			case "name", "property", "http-equiv":
 				name = strings.ToLower(strings.TrimSpace(value))
 			case "content":
 				content = value
 			}
+		}
+		if name == "refresh" && p.refresh == "" {
+			p.refresh = refreshOf(content)
 		}
 		if wanted[name] && p.meta[name] == "" {
 			p.meta[name] = content
@@ -123,6 +138,27 @@ func (p *parser) open(z *html.Tokenizer) {
 			}
 		}
 	}
+}
+
+// maxRefresh is the longest wait in seconds after which a page leads to another one that is still a redirect.
+const maxRefresh = 5
+
+var (
+	refresh    = regexp.MustCompile(`^\s*(\d{1,3})(?:\.\d*)?\s*[;,\s]\s*(.*?)\s*$`)
+	refreshURL = regexp.MustCompile(`(?i)^url\s*=\s*`)
+)
+
+// refreshOf reads the content of a meta element that leads to another page (HTML, section 4.2.5.3); "" if it does not
+// at once.
+func refreshOf(content string) string {
+	found := refresh.FindStringSubmatch(content[:min(len(content), maxHref)])
+	if found == nil {
+		return ""
+	}
+	if seconds, err := strconv.Atoi(found[1]); err != nil || seconds > maxRefresh {
+		return ""
+	}
+	return strings.Trim(refreshURL.ReplaceAllString(found[2], ""), `"'`)
 }
 
 // attributes are those of the tag that was just read, with names in lower case. more says whether

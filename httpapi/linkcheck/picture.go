@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
-	"strings"
 	"sync"
 
 	"kist/httpapi/outbound"
@@ -20,10 +19,7 @@ func imageOf(p page, at *url.URL) string {
 	if p.image == "" {
 		return ""
 	}
-	if base, err := at.Parse(strings.TrimSpace(p.base)); err == nil && p.base != "" {
-		at = base
-	}
-	u, err := at.Parse(p.image)
+	u, err := p.baseAt(at).Parse(p.image)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
 		len(u.String()) > field.MaxURL {
 		return ""

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -46,6 +47,7 @@ type Client struct {
 	connect   func(ctx context.Context, network, address string) (net.Conn, error)
 	own       func() ([]net.Addr, error)
 	only      *string // the only host to which allow applies; nil means any
+	jar       http.CookieJar
 	transport http.RoundTripper
 }
 
@@ -83,6 +85,14 @@ func (c *Client) Only(host string) *Client {
 	return &one
 }
 
+// Session is a client that returns the cookies that it gets, as some sites want for their first page. It is for the
+// requests for one page, and keeps what the heads of their answers have.
+func (c *Client) Session() *Client {
+	one := *c
+	one.jar, _ = cookiejar.New(nil) // never fails without options
+	return &one
+}
+
 // Do sends a request and follows up to redirects redirects; a further one is returned as the answer.
 // The deadline of the request's context includes reading the body. The caller may stop reading it at
 // any point. The error for an address that must not be reached is a *Refused.
@@ -90,7 +100,7 @@ func (c *Client) Do(r *http.Request, redirects int) (*http.Response, error) {
 	if err := acceptable(r.URL); err != nil {
 		return nil, err
 	}
-	client := http.Client{Transport: c.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+	client := http.Client{Transport: c.transport, Jar: c.jar, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		if len(via) > redirects {
 			return http.ErrUseLastResponse
 		}

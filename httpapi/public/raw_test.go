@@ -1045,7 +1045,7 @@ func TestPublicReadHides(t *testing.T) {
 			is.True(!there)
 			hidden := []string{"isFavorite"}
 			if k == record.Bookmarks {
-				hidden = append(hidden, "reachable", "checkedAt", "unreachableSince", "iconUrl")
+				hidden = append(hidden, "reachable", "checkedAt", "unreachableSince", "iconUrl", "behindSignIn")
 			}
 			if k == record.Collections {
 				hidden = append(hidden, "source", "leftOut")

@@ -46,6 +46,8 @@ type Page struct {
 	Gone     time.Time `json:"Gone,omitzero"`      // since when it is Unreachable
 
 	Icon ID `json:"Icon,omitzero"` // the site whose icon the page has; zero if unknown
+
+	SignIn bool `json:"SignIn,omitempty"` // at the latest check the site wanted people to sign in or agree first
 }
 
 // NewPage is a page that was never checked.
@@ -99,6 +101,7 @@ type Look struct {
 	Read               bool // the page's own data was read
 	Title, Description string
 	Image              string // address of a picture of the page
+	SignIn             bool   // another page came, where people sign in or agree; its data is not that of the page
 
 	Icon ID // with Answers: the site whose icon the page has; zero if it has no icon
 }
@@ -124,7 +127,7 @@ func (p *Page) Record(l Look, now time.Time) (gone bool) {
 	switch l.Verdict {
 	case Answers:
 		p.State, p.Checked, p.Failures, p.Failing, p.Gone = Reachable, now, 0, time.Time{}, time.Time{}
-		p.Icon = l.Icon
+		p.Icon, p.SignIn = l.Icon, l.SignIn
 	case Fails:
 		p.Checked = now
 		if p.Failures == 0 {

@@ -169,7 +169,7 @@ func TestRoundTrip(t *testing.T) {
 				}
 			case record.Bookmarks: // url is the page's
 				want["url"], want["shareUrl"] = "https://go.dev/", "https://kist.example/v/my-slug"
-				want["reachable"], want["checkedAt"], want["unreachableSince"], want["iconUrl"] = "unknown", nil, nil, nil
+				want["reachable"], want["checkedAt"], want["unreachableSince"], want["iconUrl"], want["behindSignIn"] = "unknown", nil, nil, nil, false
 			case record.Collections:
 				want["itemCount"], want["size"], want["leftOut"] = 24.0, 91348213.0, 12.0
 				want["source"], want["zipUrl"] = map[string]any{"folderId": nil, "tag": "sea"}, "https://kist.example/x/my-slug.zip"

@@ -155,6 +155,9 @@ func (v *Shown) pageFields(s *field.Set) {
 		Says("When the page was last checked; null is never.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("unreachableSince", &v.Page.Gone, field.ReadOnly).
 		Says("Since when the page has been unreachable; null if it is reachable or its state is unknown.", `null`)
+	s.Bool("behindSignIn", &v.Page.SignIn, field.ReadOnly).
+		Says("Whether the site wants people to sign in or agree first. Title and description are not filled in then.",
+			`false`)
 	s.Shown("iconUrl", field.Schema{Type: "string", Format: "uri", Nullable: true}, func(dst []byte) []byte {
 		if v.Page.Icon == (ID{}) {
 			return append(dst, "null"...)

@@ -33,8 +33,9 @@ var grown = map[string][]string{
 	"key":           {"key.confirmed"},
 	"login":         {"login.closed"},
 	"meta.settings": {"meta.settings.trash", "meta.settings.metadata"},
-	"notice":        {"notice.collection"},
-	"trash":         {"trash.version"},
+	"notice":        {"notice.collection", "notice.signin"},
+	"page":          {"page.signin"},
+	"trash":         {"trash.version", "trash.signin"},
 	"upload":        {"upload.moved"},
 	"user":          {"user.language", "user.theme"},
 	"webhook":       {"webhook.held"},
@@ -170,6 +171,7 @@ func TestStoredTrash(t *testing.T) {
 	want.Kind, want.AtLimit, want.Body, want.Bytes = record.Bookmarks, record.MakePrivate, nil, nil
 	want.SetBody(&record.Bookmark{URL: "https://example.org/", Name: "Name"})
 	want.Page.Owner, want.Page.ID = record.ID{}, record.ID{} // in the key
+	want.Page.SignIn = false                                 // came later; trash.signin.json has it
 	want.Of = record.ID{}                                    // was deleted, is no version
 	row, err := want.AppendRow()
 	is.NoErr(err)

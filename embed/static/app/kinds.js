@@ -64,6 +64,7 @@ const looks = {
     badge: (r) => hostOf(r.url)[0].toUpperCase(),
     meta: (r) => [
       r.reachable === 'no' && unreachableBadge(r),
+      r.behindSignIn && h('span.badge', { title: t('kind.behindSignInMeans') }, t('kind.behindSignIn')),
       cutoff(hostOf(r.url)),
       cutoff(excerpt(r.description)),
     ],
