@@ -29,7 +29,7 @@ const (
 	tagField   = "g"
 	flagField  = "f"
 
-	mappingVersion = 4
+	mappingVersion = 5
 )
 
 // A View is the index at one moment. It must be closed.

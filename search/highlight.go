@@ -36,7 +36,7 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	}
 	h := Highlight{Title: d.title}
 	var best fit
-	best, h.TitleMarks = f.marks(d.title)
+	best, h.TitleMarks = marks(d.title, f.titleSpans(d.title))
 
 	shown, at, found := "", 0, nowhere
 	look := func(t string) {
@@ -63,10 +63,10 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 
 	markdown := r.Kind == record.Notes || r.Kind == record.Recipes
 	h.Text = excerpt(shown, at, markdown)
-	_, h.TextMarks = f.marks(h.Text)
+	_, h.TextMarks = marks(h.Text, f.spans(h.Text))
 	if markdown && found != nowhere && len(h.TextMarks) == 0 { // such as a link's address
 		h.Text = excerpt(shown, at, false)
-		_, h.TextMarks = f.marks(h.Text)
+		_, h.TextMarks = marks(h.Text, f.spans(h.Text))
 	}
 	return h, nil
 }
@@ -192,16 +192,33 @@ func (f *Finder) spans(text string) iter.Seq[span] {
 	}
 }
 
+// titleSpans is spans for a title, whose words are found by the parts inside of them, too.
+func (f *Finder) titleSpans(title string) iter.Seq[span] {
+	return func(yield func(span) bool) {
+		for s := range f.spans(title) {
+			if !yield(s) {
+				return
+			}
+		}
+		for at, part := range innerParts(title) {
+			for s := range f.spans(part) {
+				if !yield(span{s.fit, at + s.start, at + s.end}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // span is a part of a text, in bytes.
 type span struct {
 	fit        fit
 	start, end int
 }
 
-// marks are the places of the query's words in a text, in order and with adjacent ones joined. best is how well the
-// best of them fits.
-func (f *Finder) marks(text string) (best fit, _ []Range) {
-	found := slices.SortedFunc(f.spans(text), func(a, b span) int { return a.start - b.start })
+// marks are the spans of a text, in order and with adjacent ones joined. best is how well the best of them fits.
+func marks(text string, spans iter.Seq[span]) (best fit, _ []Range) {
+	found := slices.SortedFunc(spans, func(a, b span) int { return a.start - b.start })
 	for _, s := range found {
 		best = max(best, s.fit)
 	}

@@ -339,6 +339,31 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// Words inside of names are found, but those of texts only as a whole.
+func TestFindInsideNames(t *testing.T) {
+	l := newLibrary(t)
+	ann := l.user("ann")
+	l.open()
+	l.ready()
+	l.add(ann, record.Files, `{"originalName":"big12mp.jpg"}`)
+	l.add(ann, record.Files, `{"originalName":"QuarterlyReport2024.pdf"}`)
+	l.add(ann, record.Notes, `{"title":"On cameras","content":"big12mp"}`)
+	for _, where := range []string{"in the feed", "in the index"} {
+		for text, want := range map[string]string{
+			"12mp": "big12mp.jpg", "12": "big12mp.jpg", "mp": "big12mp.jpg", "12mp.jpg": "big12mp.jpg",
+			"big12mp.jpg": "big12mp.jpg", "big12mp": "big12mp.jpg|On cameras", "mp.jp": "big12mp.jpg",
+			"report": "QuarterlyReport2024.pdf", "2024": "QuarterlyReport2024.pdf", "report2024.pdf": "QuarterlyReport2024.pdf",
+			"quarterlyreport": "QuarterlyReport2024.pdf", "reprot2024": "QuarterlyReport2024.pdf",
+			`"12mp jpg"`: "big12mp.jpg", `"mp 12mp"`: "", "ig12": "", "port": "", "-12mp big": "On cameras",
+		} {
+			if got := l.titles(ann, text); got != want {
+				t.Errorf("%s: %q finds %q, not %q", where, text, got, want)
+			}
+		}
+		l.caught()
+	}
+}
+
 // Between batches the index rests while others write, and goes on at once for
 // who waits for it.
 func TestRestBetweenBatches(t *testing.T) {
@@ -444,6 +469,31 @@ func TestHighlight(t *testing.T) {
 			}
 			is.Equal(got, c.want)
 			is.Equal(len(h.TitleMarks), 0)
+		})
+	}
+}
+
+// A title has marks inside of its words, too.
+func TestHighlightTitle(t *testing.T) {
+	l := newLibrary(t)
+	ann := l.user("ann")
+	for _, c := range []struct {
+		title, query string
+		want         []Range
+	}{
+		{"big12mp.jpg", "12mp", []Range{{3, 7}}},
+		{"big12mp.jpg", "big 12mp.jpg", []Range{{0, 11}}},
+		{"😀 QuarterlyReport", "report", []Range{{12, 18}}},
+		{"Report", "report", []Range{{0, 6}}},
+	} {
+		t.Run(c.query, func(t *testing.T) {
+			is := is.New(t)
+			q, err := Parse(c.query)
+			is.NoErr(err)
+			f := q.For(ann, false, func(func(record.ID, string) bool) {})
+			h, err := New(Options{}).Highlight(f, l.add(ann, record.Notes, `{"title":"`+c.title+`","content":""}`))
+			is.NoErr(err)
+			is.Equal(h.TitleMarks, c.want)
 		})
 	}
 }

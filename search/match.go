@@ -26,9 +26,13 @@ type prose struct {
 	texts []string
 }
 
-// lines are the title and the rest.
+// lines are the title, with the parts inside of its words, and the rest.
 func (p *prose) lines() (title, text line) {
-	return lineOf(p.title), lineOf(append([]string{p.slug}, p.texts...)...)
+	titles := []string{p.title}
+	for _, part := range innerParts(p.title) {
+		titles = append(titles, part)
+	}
+	return lineOf(titles...), lineOf(append([]string{p.slug}, p.texts...)...)
 }
 
 // proseOf reads the searchable text of a record: its title and everything else that people wrote in it. content, if not

@@ -28,7 +28,7 @@ import (
 
 // The vocabulary: few words, which begin alike, in several scripts.
 var vocabulary = strings.Fields("sea seal sealing seas boat boats net nets o on one crème creme " +
-	"Straße東 東京 東京都 京都 手順 한국 한국어 ภาษา 🍜 v2 x-ray main.go don't 2024 " +
+	"Straße東 東京 東京都 京都 手順 한국 한국어 ภาษา 🍜 v2 x-ray main.go don't 2024 big12mp 12mp " +
 	strings.Repeat("y", 70) + " " + strings.Repeat("y", 80) + " owner:ann _id:1 +*")
 
 // begins are words in a row, the last of them not to its end.
@@ -251,6 +251,9 @@ func history(t *testing.T, seed uint64) {
 					b, err := r.Decode()
 					is.NoErr(err)
 					one := &read{r: r, lines: [][]string{terms(b.Title()), terms(r.Slug)}}
+					for _, part := range innerParts(b.Title()) {
+						one.lines = append(one.lines, terms(part))
+					}
 					for t := range field.Of(b).Strings() {
 						one.lines = append(one.lines, terms(t))
 					}

@@ -87,6 +87,39 @@ func words(text string) iter.Seq[token] {
 	}
 }
 
+// Bounds of innerParts.
+const (
+	maxInner   = 16 // parts of a name
+	innerBytes = 64 // of a part
+)
+
+// innerParts yields the parts of a name that begin inside of a word, with their places: where letters and digits meet,
+// and at a capital behind a small letter. Of "big12mp.jpg" these are "12mp.jpg" and "mp.jpg". A part ends at a space.
+func innerParts(name string) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		n, before := 0, rune(' ')
+		for i, r := range name {
+			if unicode.IsMark(r) || joins(r) {
+				continue
+			}
+			begins := inWord(before) && !isUnspaced(before) && inWord(r) && !isUnspaced(r) &&
+				(unicode.IsNumber(before) != unicode.IsNumber(r) || unicode.IsLower(before) && unicode.IsUpper(r))
+			before = r
+			if !begins {
+				continue
+			}
+			part := name[i:min(len(name), i+innerBytes)]
+			if space := strings.IndexFunc(part, unicode.IsSpace); space >= 0 {
+				part = part[:space]
+			}
+			n++
+			if n > maxInner || !yield(i, strings.ToValidUTF8(part, "")) { // no partial character
+				return
+			}
+		}
+	}
+}
+
 // pairs yields the terms of a run in a script without spaces that begins at i. It returns the end of the run.
 func pairs(text string, i int, yield func(token) bool) (int, bool) {
 	before, begun := "", i

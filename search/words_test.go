@@ -62,6 +62,39 @@ func TestWords(t *testing.T) {
 	}
 }
 
+func TestInnerParts(t *testing.T) {
+	for name, want := range map[string]string{
+		"big12mp.jpg":                   "12mp.jpg mp.jpg",
+		"IMG20240101.jpg":               "20240101.jpg",
+		"QuarterlyReport.pdf":           "Report.pdf",
+		"iPhone 15 Pro":                 "Phone",
+		"Straße12 ÜberÄpfel":            "12 Äpfel",
+		"cafe\u0301Bar":                 "Bar",
+		"ab٣٤":                          "٣٤",
+		"holiday_photo-2.JPG":           "",
+		"東京12都":                         "",
+		"plain WORDS 12 3":              "",
+		"NASA":                          "",
+		"":                              "",
+		"a1" + strings.Repeat("b2", 60): "1" + strings.Repeat("b2", 31) + "b" + " …",
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			var got []string
+			for at, part := range innerParts(name) {
+				is.True(strings.HasPrefix(name[at:], part))
+				got = append(got, part)
+			}
+			if first, ok := strings.CutSuffix(want, " …"); ok {
+				is.Equal(len(got), maxInner)
+				is.Equal(got[0], first)
+				return
+			}
+			is.Equal(strings.Join(got, " "), want)
+		})
+	}
+}
+
 func TestNear(t *testing.T) {
 	is := is.New(t)
 	for _, pair := range []string{
@@ -96,6 +129,11 @@ func FuzzWords(f *testing.F) {
 				t.Fatalf("%q gives %+v", text, w)
 			}
 			last = w.start
+		}
+		for at, part := range innerParts(text) {
+			if part == "" || len(part) > innerBytes || at == 0 || utf8.ValidString(text) && text[at:at+len(part)] != part {
+				t.Fatalf("%q has %q at %d", text, part, at)
+			}
 		}
 	})
 }
