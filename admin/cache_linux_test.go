@@ -76,7 +76,8 @@ func (s *server) hash(key, slug, part string) (sum [32]byte, n int64) {
 	}
 	defer res.Body.Close()
 	h := sha256.New()
-	if n, err = io.Copy(h, res.Body); err != nil || res.StatusCode >= 300 {
+	n, err = io.Copy(h, res.Body)
+	if err != nil || res.StatusCode >= 300 {
 		s.t.Fatal(slug, res.Status, err)
 	}
 	return [32]byte(h.Sum(nil)), n

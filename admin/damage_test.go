@@ -55,7 +55,8 @@ func (h harm) to(t *testing.T, path string) {
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	if b = h.do(b); b == nil {
+	b = h.do(b)
+	if b == nil {
 		err = os.Remove(path)
 		if os.IsNotExist(err) {
 			err = nil

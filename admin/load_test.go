@@ -103,7 +103,8 @@ func (c *client) counted(changes map[*thing]*shown) map[*thing]*shown {
 	for _, all := range c.live() {
 		if all.kind == "collections" && changes[all] == nil {
 			is := all.now
-			if is.Size, is.Items = held(all.items, changes); is.Items != all.now.Items {
+			is.Size, is.Items = held(all.items, changes)
+			if is.Items != all.now.Items {
 				changes[all] = &is
 			}
 		}
@@ -849,7 +850,8 @@ func (l *load) observe(addr string) *observed {
 	var me struct {
 		Data struct{ UsedBytes, TextBytes int64 }
 	}
-	if get("me", &me); me.Data.UsedBytes-me.Data.TextBytes != size {
+	get("me", &me)
+	if me.Data.UsedBytes-me.Data.TextBytes != size {
 		l.t.Errorf("%d bytes are used by the sum without %d of text, and %d by the files", me.Data.UsedBytes-me.Data.TextBytes, me.Data.TextBytes, size)
 	}
 	return o
@@ -1043,7 +1045,8 @@ func (l *load) drain() {
 	for _, th := range l.limited {
 		for more := true; more && !l.t.Failed(); {
 			var err error
-			if more, err = l.view(http.DefaultClient, th); err != nil {
+			more, err = l.view(http.DefaultClient, th)
+			if err != nil {
 				l.t.Fatal(err)
 			}
 		}

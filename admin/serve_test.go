@@ -47,7 +47,8 @@ func TestSecondServer(t *testing.T) {
 	for range 3 { // a busy machine may be late once
 		start := time.Now()
 		r = p.run("", "serve", "--listen", freeAddr(t))
-		if took = min(took, time.Since(start)); took < 2*time.Second {
+		took = min(took, time.Since(start))
+		if took < 2*time.Second {
 			break
 		}
 	}

@@ -154,7 +154,8 @@ func TestSetupScripts(t *testing.T) {
 			var args []string
 			for i, name := range names {
 				is.NoErr(os.WriteFile(d.bin+"/"+name, []byte("content of "+name), 0o600))
-				if args = append(args, name); i == 0 {
+				args = append(args, name)
+				if i == 0 {
 					args = append(args, "missing.txt")
 				}
 			}

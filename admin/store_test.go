@@ -187,7 +187,8 @@ func TestKillAtEachStep(t *testing.T) {
 			if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, part) {
 				return s3test.None
 			}
-			if after--; after >= 0 {
+			after--
+			if after >= 0 {
 				return s3test.None
 			}
 			if before {
@@ -250,7 +251,8 @@ func TestStoreFaults(t *testing.T) {
 				fault, hits := s3test.Faults[i], 0
 				hit := make(chan struct{})
 				proxy.Set(func(r *http.Request) s3test.Fault {
-					if hits++; hits == 4 {
+					hits++
+					if hits == 4 {
 						close(hit)
 					}
 					if fault == s3test.Stall && hits > 4 || mrand.IntN(3) == 0 {
@@ -526,7 +528,8 @@ func age(t *testing.T, path string, to time.Time) {
 		bigendian.BigEndian.PutUint32(b[40:], crc32.Checksum(b[:40], crc32.MakeTable(crc32.Castagnoli)))
 		err = os.WriteFile(path, b, 0o600)
 	}
-	if err = errors.Join(err, os.Chtimes(path, to, to)); err != nil {
+	err = errors.Join(err, os.Chtimes(path, to, to))
+	if err != nil {
 		t.Fatal(err)
 	}
 }

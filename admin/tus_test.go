@@ -156,7 +156,8 @@ func (p *place) killing(s *server, path, key string, content []byte) (*server, h
 		dies := 1 + rand.IntN(3*most/(16<<10)+3) // sometimes after the answer, however little is left
 		n := 0
 		body := &slowly{bytes.NewReader(content[offset : offset+most]), func() {
-			if n++; n == dies {
+			n++
+			if n == dies {
 				s.kill()
 			}
 		}}

@@ -704,10 +704,12 @@ func (t *task) commit(kept *Kept, part string) error {
 	if t.rnd.IntN(10) == 0 { // the commit fails
 		return nil
 	}
-	if t.h.records[t.ref] = true; kept.Ref != t.ref {
+	t.h.records[t.ref] = true
+	if kept.Ref != t.ref {
 		return fmt.Errorf("%s was kept as %s", t.ref, kept.Ref)
 	}
-	if t.h.commits++; kept.Bytes != nil {
+	t.h.commits++
+	if kept.Bytes != nil {
 		t.h.carried[t.ref] = t.h.commits
 	}
 	delete(t.h.parts, part)
@@ -762,8 +764,10 @@ func (h *history) resume(t *task) error {
 	h.mu.Lock()
 	busy, known := h.busy[name], false
 	var p told
-	if h.busy[name] = true; !busy {
-		if p, known = h.parts[name]; !known {
+	h.busy[name] = true
+	if !busy {
+		p, known = h.parts[name]
+		if !known {
 			p.ref = h.pick(t.rnd)
 			h.parts[name] = p
 		}
@@ -807,7 +811,8 @@ func (h *history) resume(t *task) error {
 			// The connection broke, and some of its last bytes were wrong.
 			return t.write(st, make([]byte, t.rnd.IntN(2*block)))
 		}
-		if p.size, p.state, err = st.Sync(); err != nil {
+		p.size, p.state, err = st.Sync()
+		if err != nil {
 			return err
 		}
 		if err := t.pause("tell"); err != nil {
@@ -1136,7 +1141,8 @@ func healing(t *testing.T, named bool, lazy string) (unmarked int) {
 		if st != nil && file == nil {
 			info, err := st.file.Stat()
 			is.NoErr(err)
-			if file = m.find(info, nil); file == nil {
+			file = m.find(info, nil)
+			if file == nil {
 				file = m.newInode(info)
 			}
 		}

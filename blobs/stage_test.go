@@ -420,7 +420,8 @@ func testReadFrom(t *testing.T, size int) {
 			defer stage.Drop()
 			writes, last := 0, size/len(copyBuffer{})
 			s.steps.hook = func(string) error {
-				if writes++; writes == last {
+				writes++
+				if writes == last {
 					return syscall.ENOSPC
 				}
 				return nil

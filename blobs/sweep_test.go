@@ -63,7 +63,8 @@ func TestSweepStops(t *testing.T) {
 	errStore := errors.New("the store is closed")
 	asked := 0
 	swept, err := s.Sweep(t.Context(), future, func(Ref) (bool, error) {
-		if asked++; asked == 4 {
+		asked++
+		if asked == 4 {
 			return true, errStore
 		}
 		return true, nil

@@ -158,7 +158,8 @@ var proper = []string{
 func TestNoTextOutsideTheCatalogue(t *testing.T) {
 	for at, source := range textSources(t) {
 		own := func(text string) {
-			if text = strings.TrimSpace(text); word.MatchString(text) && !slices.Contains(proper, text) {
+			text = strings.TrimSpace(text)
+			if word.MatchString(text) && !slices.Contains(proper, text) {
 				t.Errorf("%s: %q is not in the catalogue", at, text)
 			}
 		}

@@ -142,7 +142,8 @@ func BenchmarkPages(b *testing.B) {
 			r := httptest.NewRequest("GET", "/api/v1/notes", nil)
 			r.Host = "localhost"
 			r.Header["X-Api-Key"] = []string{a.Key}
-			if a.Server.ServeHTTP(w, r); w.status != 200 {
+			a.Server.ServeHTTP(w, r)
+			if w.status != 200 {
 				b.Errorf("status %d", w.status)
 			}
 		}

@@ -131,7 +131,8 @@ func (b *tab) comes(expression, text string) {
 	b.Helper()
 	var got any
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if got = b.js(expression); got != nil && strings.Contains(got.(string), text) {
+		got = b.js(expression)
+		if got != nil && strings.Contains(got.(string), text) {
 			return
 		}
 	}

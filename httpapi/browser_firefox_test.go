@@ -92,7 +92,8 @@ func openFirefox(a *apitest.App) *firefox {
 	})
 	for end := time.Now().Add(patience); f.conn == nil; time.Sleep(20 * time.Millisecond) {
 		if port, err := os.ReadFile(filepath.Join(dir, "MarionetteActivePort")); err == nil && len(port) > 0 {
-			if f.conn, err = net.Dial("tcp", "127.0.0.1:"+strings.TrimSpace(string(port))); err == nil {
+			f.conn, err = net.Dial("tcp", "127.0.0.1:"+strings.TrimSpace(string(port)))
+			if err == nil {
 				break
 			}
 			f.conn = nil // the number is not whole yet
@@ -150,7 +151,8 @@ func (f *firefox) try(command string, parameters any) (json.RawMessage, error) {
 	if _, err := fmt.Fprintf(f.conn, "%d:%s", len(message), message); err != nil {
 		return nil, err
 	}
-	if message, err = f.read(); err != nil {
+	message, err = f.read()
+	if err != nil {
 		return nil, err
 	}
 	var answer [4]json.RawMessage // 1, the number, what is wrong, the result
@@ -220,7 +222,8 @@ func (f *firefox) until(expression string) {
 	var err error
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var v any
-		if v, err = f.run("content", "return !!("+expression+")"); err == nil && v == true { // a page that is being left does not answer
+		v, err = f.run("content", "return !!("+expression+")")
+		if err == nil && v == true { // a page that is being left does not answer
 			return
 		}
 	}

@@ -53,7 +53,8 @@ func (b *tab) unplug(id webauthn.AuthenticatorID) *webauthn.Credential {
 	b.Helper()
 	var all []*webauthn.Credential
 	b.do(chromedp.ActionFunc(func(ctx context.Context) (err error) {
-		if all, err = webauthn.GetCredentials(id).Do(ctx); err != nil {
+		all, err = webauthn.GetCredentials(id).Do(ctx)
+		if err != nil {
 			return err
 		}
 		return webauthn.RemoveVirtualAuthenticator(id).Do(ctx)

@@ -152,7 +152,8 @@ func TestBrowserSessions(t *testing.T) {
 	// is marked: devices, unless the user says otherwise.
 	var phone, laptop string
 	b.NoErr(b.Server.Store.Update(func(tx *kv.Tx) (err error) {
-		if _, phone, err = people.AddKey(tx, people.Key{Owner: b.User.ID, Name: "phone", Device: "phone", Scopes: []people.Scope{people.ScopeRead}}); err == nil {
+		_, phone, err = people.AddKey(tx, people.Key{Owner: b.User.ID, Name: "phone", Device: "phone", Scopes: []people.Scope{people.ScopeRead}})
+		if err == nil {
 			_, laptop, err = people.AddKey(tx, people.Key{Owner: b.User.ID, Name: "laptop", Scopes: []people.Scope{people.ScopeRead}})
 		}
 		return err

@@ -136,13 +136,15 @@ func TestQuarantine(t *testing.T) {
 			var paths []string
 			switch params {
 			case 0:
-				if paths = append(paths, r.Path); r.Method == http.MethodGet {
+				paths = append(paths, r.Path)
+				if r.Method == http.MethodGet {
 					paths = append(paths, r.Path+"?q=s3cret", r.Path+"?folder=Quarantine-folder", r.Path+"?status=pending&limit=500")
 				}
 			case 1:
 				for _, w := range words {
 					at := r.Path[:strings.Index(r.Path, "{")] + w + r.Path[strings.Index(r.Path, "}")+1:]
-					if paths = append(paths, at); r.Tag == "public" && r.Method == http.MethodGet {
+					paths = append(paths, at)
+					if r.Tag == "public" && r.Method == http.MethodGet {
 						paths = append(paths, at+".txt?download=1&g=x")
 					}
 				}

@@ -118,7 +118,8 @@ func operations(a *apitest.App) (all []operation) {
 	for path, item := range doc.Paths {
 		for method, raw := range item {
 			var op struct{ Description string }
-			if method = strings.ToUpper(method); method != "PARAMETERS" {
+			method = strings.ToUpper(method)
+			if method != "PARAMETERS" {
 				a.NoErr(json.Unmarshal(raw, &op))
 				all = append(all, operation{method, path, strings.TrimSuffix(op.Description, recentDoc)})
 			}

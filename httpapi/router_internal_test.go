@@ -140,7 +140,8 @@ func TestHandlerNames(t *testing.T) {
 			want = other
 			shared++
 		}
-		if named++; last != want {
+		named++
+		if last != want {
 			t.Errorf("%s is served by %s", r.ID, name)
 		}
 	}

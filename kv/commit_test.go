@@ -294,7 +294,8 @@ func TestListAfterRemovalInOneTransaction(t *testing.T) {
 					return err
 				}
 			}
-			if page, err = catalog.List(tx, catalog.Query{Owner: u.ID, Kind: record.Notes, Limit: 500, Sort: sort}); err != nil {
+			page, err = catalog.List(tx, catalog.Query{Owner: u.ID, Kind: record.Notes, Limit: 500, Sort: sort})
+			if err != nil {
 				return err
 			}
 			for _, r := range append(made[:50:50], made[150:]...) {

@@ -220,7 +220,8 @@ func (l *library) find(owner record.ID, text string, strict bool) (all []Hit) {
 		var paged []Hit
 		for after := (*Hit)(nil); ; after = &paged[len(paged)-1] {
 			some := hits.Page(after, 3)
-			if paged = append(paged, some...); len(some) < 3 {
+			paged = append(paged, some...)
+			if len(some) < 3 {
 				break
 			}
 		}

@@ -149,7 +149,8 @@ func FuzzParse(f *testing.F) {
 		}
 		n := len(q.filters)
 		for _, c := range append(append([]clause{}, q.must...), q.not...) {
-			if n += len(c.parts); len(c.parts) == 0 {
+			n += len(c.parts)
+			if len(c.parts) == 0 {
 				t.Fatalf("%q has an empty clause", text)
 			}
 			for i, p := range c.parts {

@@ -32,7 +32,8 @@ type changing struct {
 
 func (l *changing) After(ctx context.Context, prefix, name string) iter.Seq2[blobs.Object, error] {
 	if prefix == "log/" {
-		if l.lists++; l.lists > 1 {
+		l.lists++
+		if l.lists > 1 {
 			l.fn()
 		}
 	}
@@ -108,7 +109,8 @@ func (f *flaky) After(_ context.Context, _, name string) iter.Seq2[blobs.Object,
 			if o.Name <= name {
 				continue
 			}
-			if f.fails++; f.fails%3 != 0 {
+			f.fails++
+			if f.fails%3 != 0 {
 				yield(blobs.Object{}, errors.New("cut"))
 				return
 			}

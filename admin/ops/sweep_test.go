@@ -44,9 +44,10 @@ func TestSweepBeyondABatch(t *testing.T) {
 			form := record.NewForm(record.Files)
 			form.Body.(*record.File).OriginalName = "x"
 			var r *record.Record
-			if r, err = catalog.Add(tx, catalog.Draft{
+			r, err = catalog.Add(tx, catalog.Draft{
 				Owner: u.ID, Kind: record.Files, Form: form, Content: &record.Content{Ref: refs[i], Size: 4},
-			}); err == nil {
+			})
+			if err == nil {
 				err = catalog.Remove(tx, r)
 			}
 		}

@@ -238,7 +238,8 @@ func answerActivity(c *web.Request, read func(tx *kv.Tx, after []byte, limit int
 	var page people.ActivityPage
 	var shown []*ShownActivity
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		if page, err = read(tx, after, p.Limit); err != nil {
+		page, err = read(tx, after, p.Limit)
+		if err != nil {
 			return err
 		}
 		names := map[record.ID]string{uuid.Nil: ""}

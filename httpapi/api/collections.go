@@ -57,7 +57,8 @@ func listCollectionItems(c *web.Request) error {
 			at := min(p.Offset, len(all.All))
 			if len(after) > 0 {
 				last := record.ID(after)
-				if at = slices.IndexFunc(all.All, func(m catalog.Member) bool { return m.ID == last }) + 1; at == 0 {
+				at = slices.IndexFunc(all.All, func(m catalog.Member) bool { return m.ID == last }) + 1
+				if at == 0 {
 					at = min(int(binary.BigEndian.Uint32(after[len(last):])), len(all.All))
 				}
 			}
@@ -79,14 +80,16 @@ func listCollectionItems(c *web.Request) error {
 				if n > 0 {
 					dst = append(dst, ',')
 				}
-				if dst, err = c.Site.Show(tx, dst, item); err != nil {
+				dst, err = c.Site.Show(tx, dst, item)
+				if err != nil {
 					return err
 				}
 				if web.PageFull(len(dst)-first, n) {
 					dst = dst[:before]
 					break
 				}
-				if n++; m.LeftOut != "" {
+				n++
+				if m.LeftOut != "" {
 					out = append(out, m)
 				}
 			}
@@ -95,7 +98,8 @@ func listCollectionItems(c *web.Request) error {
 				return field.AppendJSON(dst, &LeftOut{m.ID, m.LeftOut})
 			})
 			next := ""
-			if at += n; n > 0 && at < len(all.All) {
+			at += n
+			if n > 0 && at < len(all.All) {
 				next = p.Write(c.R.URL.Path, binary.BigEndian.AppendUint32(slices.Clone(all.All[at-1].ID[:]), uint32(at)))
 			}
 			dst = web.AppendEnd(dst, len(all.All), next)

@@ -292,7 +292,8 @@ func fieldBounds(t *testing.T, a *apitest.App, k *record.Kind) {
 			}
 			create := apitest.Parse(t, body)
 			_, required := create[name]
-			if create[name] = nil; required {
+			create[name] = nil
+			if required {
 				post.JSON, post.Raw = create, true
 				is.Equal(a.Refused(post, 422).Fields(), []string{name})
 				delete(create, name)

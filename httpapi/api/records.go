@@ -284,7 +284,8 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 					if i > 0 {
 						dst = append(dst, ',')
 					}
-					if dst, err = c.Site.Show(tx, dst, r); err != nil {
+					dst, err = c.Site.Show(tx, dst, r)
+					if err != nil {
 						return err
 					}
 				}
@@ -349,7 +350,8 @@ func listArgs(q *catalog.Query, values url.Values) (tags []string, folder string
 // tagNames reads the tags that filter a list.
 func tagNames(values url.Values) (tags []string) {
 	for _, t := range append(values["tag"], strings.Split(strings.Join(values["tags"], ","), ",")...) {
-		if t = strings.TrimSpace(t); t != "" {
+		t = strings.TrimSpace(t)
+		if t != "" {
 			tags = append(tags, t)
 		}
 	}

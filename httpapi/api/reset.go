@@ -118,7 +118,8 @@ func reset(c *web.Request) error {
 		return err
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if u, err = people.ResetOf(tx, c.Arg("token")); err != nil {
+		u, err = people.ResetOf(tx, c.Arg("token"))
+		if err != nil {
 			return err
 		}
 		u.Password = hash

@@ -152,7 +152,8 @@ func list(c *web.Request, tx *kv.Tx, q catalog.Query, text *search.Query, look I
 		default:
 			return page, unusable
 		}
-		if page, err = catalog.List(tx, q); err != nil || page.Total > 0 || !text.MayErr() {
+		page, err = catalog.List(tx, q)
+		if err != nil || page.Total > 0 || !text.MayErr() {
 			break
 		}
 	}
@@ -276,7 +277,8 @@ func searchAll(c *web.Request) error {
 	limit := args.Number("limit", 1, web.MaxPage, web.DefaultPage)
 	var kind *record.Kind
 	if t := args.Get("kind"); t != "" {
-		if kind = search.KindNamed(t); kind == nil {
+		kind = search.KindNamed(t)
+		if kind == nil {
 			args.Refuse("kind must be one of: " + web.Join(web.KindNames()))
 		}
 	}
@@ -336,7 +338,8 @@ func searchAll(c *web.Request) error {
 					dst = append(dst, ',')
 				}
 				before := len(dst)
-				if dst, err = showResult(c, tx, dst, finder, r); err != nil {
+				dst, err = showResult(c, tx, dst, finder, r)
+				if err != nil {
 					return err
 				}
 				if web.PageFull(len(dst)-first, before-first) {
@@ -394,7 +397,8 @@ func showResult(c *web.Request, tx *kv.Tx, dst []byte, f *search.Finder, r *reco
 		return dst, err
 	}
 	v := Result{Highlight: h}
-	if v.whole, err = c.Site.Show(tx, nil, brief); err != nil {
+	v.whole, err = c.Site.Show(tx, nil, brief)
+	if err != nil {
 		return dst, err
 	}
 	if err := catalog.Show(tx, r, &v.Shown); err != nil {

@@ -172,7 +172,8 @@ func startImport(c *web.Request) error {
 	}()
 	if form.format == "" {
 		var why format.Unreadable
-		if form.format, err = format.Detect(source); errors.As(err, &why) {
+		form.format, err = format.Detect(source)
+		if errors.As(err, &why) {
 			return record.Bad(map[string]string{"file": "cannot be imported: " + string(why)})
 		}
 		if err != nil {
@@ -203,10 +204,11 @@ func startImport(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	if begun = c.Site.Imports.Run(m, func(ctx context.Context) {
+	begun = c.Site.Imports.Run(m, func(ctx context.Context) {
 		defer done()
 		runImport(c.Site, ctx, m, source, budget.File)
-	}); !begun {
+	})
+	if !begun {
 		return kv.ErrClosed
 	}
 	return c.RespondJSON(http.StatusAccepted, body)
@@ -258,7 +260,8 @@ func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, sour
 		now.State, now.Problem = transfer.ImportFailed, string(why)
 	default:
 		e, status := web.ClientError(err)
-		if now.State, now.Problem = transfer.ImportFailed, e.Text; status == http.StatusInternalServerError {
+		now.State, now.Problem = transfer.ImportFailed, e.Text
+		if status == http.StatusInternalServerError {
 			s.Log.Error("an import failed", "import", now.ID, "error", err)
 			now.Problem = "Something went wrong on the server. The server's log has details under the import's id."
 		}

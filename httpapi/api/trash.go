@@ -118,7 +118,8 @@ func listTrash(c *web.Request) error {
 	p := web.Page{Limit: args.Number("limit", 1, web.MaxPage, web.DefaultPage), Cursor: args.Get("cursor")}
 	var kind *record.Kind
 	if t := args.Get("kind"); t != "" {
-		if kind = search.KindNamed(t); kind == nil {
+		kind = search.KindNamed(t)
+		if kind == nil {
 			args.Refuse("kind must be one of: " + web.Join(web.KindNames()))
 		}
 	}

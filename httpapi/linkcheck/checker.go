@@ -77,7 +77,8 @@ func (s storeQueue) Find(take func(catalog.DuePage) bool) (wait time.Duration, e
 func (s storeQueue) Load(t catalog.DuePage) (p *record.Page, address string, idle bool, err error) {
 	err = s.View(func(tx *kv.Tx) error {
 		var b *record.Bookmark
-		if p, b, idle, err = catalog.LoadDuePage(tx, t); err == nil {
+		p, b, idle, err = catalog.LoadDuePage(tx, t)
+		if err == nil {
 			address = b.URL
 		}
 		return err
@@ -173,7 +174,8 @@ func (l *Checker) look(ctx context.Context, t catalog.DuePage) (wait time.Durati
 	}
 	var found record.Look
 	if err == nil && !idle {
-		if found = l.ask(ctx, address, p.Fill); ctx.Err() != nil {
+		found = l.ask(ctx, address, p.Fill)
+		if ctx.Err() != nil {
 			return 0, true // cut off
 		}
 		err = l.queue.Looked(p, found)

@@ -55,7 +55,8 @@ func (m *memory) Due() <-chan struct{} { return m.due }
 func (m *memory) Find(take func(catalog.DuePage) bool) (wait time.Duration, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.finds++; !m.on {
+	m.finds++
+	if !m.on {
 		return 0, nil
 	}
 	all := slices.Clone(m.pages)

@@ -124,7 +124,8 @@ func (p *Pictures) fetch(ctx context.Context, one wish) {
 func (p *Pictures) trim() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stored++; p.stored%trimEvery != 1 {
+	p.stored++
+	if p.stored%trimEvery != 1 {
 		return nil
 	}
 	return p.store.Trim(maxPictures)

@@ -83,7 +83,8 @@ func (p *Plan) boxes(s *source) error {
 // each calls fn for each box between two places.
 func (f *film) each(from, to int64, fn func(box) error) error {
 	for at := from; at < to; {
-		if f.boxes++; f.boxes > maxBoxes {
+		f.boxes++
+		if f.boxes > maxBoxes {
 			return unreadable("it has too many boxes")
 		}
 		if to-at < 8 {
@@ -123,7 +124,8 @@ func (f *film) each(from, to int64, fn func(box) error) error {
 // blank turns a box into free space.
 func (f *film) blank(b box) {
 	header := binary.BigEndian.AppendUint32(nil, uint32(min(b.end-b.at, 1<<32-1)))
-	if header = append(header, "free"...); b.inner-b.at == 16 {
+	header = append(header, "free"...)
+	if b.inner-b.at == 16 {
 		header = binary.BigEndian.AppendUint64(append([]byte{0, 0, 0, 1}, "free"...), uint64(b.end-b.at))
 	} else if b.end-b.at >= 1<<32 {
 		header = append([]byte{0, 0, 0, 0}, "free"...) // to the end of the file, as before
@@ -448,7 +450,8 @@ func (f *film) tells(t tables) (tells bool, err error) {
 	}
 	n, every := int64(0), max(1, (t.places.end-t.places.inner)/8/textChunks)
 	err = f.samples(t, func(at, length int64) error {
-		if n++; tells || n > textChunks && n%every != 0 {
+		n++
+		if tells || n > textChunks && n%every != 0 {
 			return nil
 		}
 		text, err := f.some(at, min(length, textBytes))
@@ -515,7 +518,8 @@ func (f *film) samples(t tables, fn func(at, length int64) error) error {
 	one, count := int64(binary.BigEndian.Uint32(head[4:])), int64(binary.BigEndian.Uint32(head[8:]))
 	var sizes []byte
 	if one == 0 {
-		if sizes, err = f.table(t.sizes, 12, 4); err != nil {
+		sizes, err = f.table(t.sizes, 12, 4)
+		if err != nil {
 			return err
 		}
 	}
@@ -643,7 +647,8 @@ func (f *film) items(b box) error {
 	what := ""
 	if handler.kind != "" {
 		var err error
-		if what, _, err = f.handler(handler); err != nil {
+		what, _, err = f.handler(handler)
+		if err != nil {
 			return err
 		}
 	}
@@ -768,7 +773,8 @@ func (f *film) itemPlaces(places, data box, kinds map[uint32]string) error {
 		return four
 	}
 	for range number(wide(2, 4, 2)) {
-		if f.boxes++; short || f.boxes > maxBoxes {
+		f.boxes++
+		if short || f.boxes > maxBoxes {
 			return unreadable("it has a wrong list of items")
 		}
 		id := uint32(number(wide(2, 4, 2)))
@@ -783,7 +789,8 @@ func (f *film) itemPlaces(places, data box, kinds map[uint32]string) error {
 				number(more & 15)
 			}
 			at, length := base+number(widths>>4), number(widths&15)
-			if f.boxes++; short || f.boxes > maxBoxes {
+			f.boxes++
+			if short || f.boxes > maxBoxes {
 				return unreadable("it has a wrong list of items")
 			}
 			kind := kinds[id]

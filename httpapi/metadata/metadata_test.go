@@ -518,7 +518,8 @@ type repeated struct {
 func (r *repeated) ReadAt(b []byte, at int64) (int, error) {
 	r.read += int64(len(b))
 	for i := range b {
-		if b[i] = r.b; at+int64(i) < int64(len(r.head)) {
+		b[i] = r.b
+		if at+int64(i) < int64(len(r.head)) {
 			b[i] = r.head[at+int64(i)]
 		}
 	}

@@ -75,7 +75,8 @@ func (p *Plan) jpeg(s *source) error {
 		}
 		switch marker := b[1]; {
 		case marker == markSOS:
-			if end, err = s.endOfScan(end); err != nil {
+			end, err = s.endOfScan(end)
+			if err != nil {
 				return err
 			}
 			err = p.keep(at, end)
@@ -300,7 +301,8 @@ func (p *Plan) png(s *source) error {
 			p.found(Time)
 		case kind == "tEXt", kind == "zTXt", kind == "iTXt":
 			var text []byte
-			if text, err = s.some(at+8, min(length, maxExif)); err == nil {
+			text, err = s.some(at+8, min(length, maxExif))
+			if err == nil {
 				p.found(textual(text)...)
 			}
 		default:
@@ -309,7 +311,8 @@ func (p *Plan) png(s *source) error {
 		if err != nil {
 			return err
 		}
-		if at = end; kind == "IEND" {
+		at = end
+		if kind == "IEND" {
 			if at < s.size {
 				p.found(Other)
 			}
@@ -449,7 +452,8 @@ func (p *Plan) webp(s *source) error {
 			err = p.keepProfile(s, at, at+8, end)
 		case "EXIF", "XMP ":
 			var data []byte
-			if data, err = s.some(at+8, min(length, maxExif)); err != nil {
+			data, err = s.some(at+8, min(length, maxExif))
+			if err != nil {
 				break
 			}
 			if kind == "XMP " {
@@ -526,7 +530,8 @@ func (p *Plan) gif(s *source) error {
 		default:
 			return unreadable("there is no block at %d", at)
 		}
-		if at, err = s.endOfBlocks(at); err != nil {
+		at, err = s.endOfBlocks(at)
+		if err != nil {
 			return err
 		}
 
@@ -600,7 +605,8 @@ func (s *source) endOfBlocks(at int64) (int64, error) {
 		for i < len(b) && b[i] != 0 {
 			i += 1 + int(b[i])
 		}
-		if at += int64(i); i < len(b) {
+		at += int64(i)
+		if i < len(b) {
 			return at + 1, nil
 		}
 	}

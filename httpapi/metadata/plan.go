@@ -154,12 +154,14 @@ func (r *Reader) SendTo(w interface {
 			break
 		}
 		if left := min(p.length-skip, most-sent); p.literal == nil && p.from >= 0 && left >= long {
-			if err = r.seek(p.from + skip); err != nil {
+			err = r.seek(p.from + skip)
+			if err != nil {
 				break
 			}
 			var n int64
 			n, err = w.ReadFrom(&io.LimitedReader{R: r.original, N: left})
-			if r.at, r.next, sent = r.at+n, r.next+n, sent+n; err == nil && n < left {
+			r.at, r.next, sent = r.at+n, r.next+n, sent+n
+			if err == nil && n < left {
 				err = io.ErrUnexpectedEOF
 			}
 			continue
@@ -168,7 +170,8 @@ func (r *Reader) SendTo(w interface {
 			buffer = make([]byte, 2*long)
 		}
 		var n int
-		if n, err = r.Read(buffer[:min(2*long, most-sent)]); err == nil {
+		n, err = r.Read(buffer[:min(2*long, most-sent)])
+		if err == nil {
 			n, err = w.Write(buffer[:n])
 		}
 		sent += int64(n)
@@ -306,7 +309,8 @@ func Clean(r io.ReaderAt, size int64, mediaType string) (*Plan, error) {
 	case "boxes":
 		err = p.boxes(s)
 	case "tiff":
-		if head, err = s.some(0, maxExif); err == nil {
+		head, err = s.some(0, maxExif)
+		if err == nil {
 			_, found := readExif(head)
 			p.found(found...)
 			return p, ErrKept
@@ -363,7 +367,8 @@ func (s *source) some(at, most int64) ([]byte, error) { return s.bytes(at, min(m
 // peek returns the bytes from at on, at least so many unless the file ends. It reads ahead. The caller may use them
 // until the next call.
 func (s *source) peek(at, least, ahead int64) ([]byte, error) {
-	if s.reads++; s.reads > maxReads {
+	s.reads++
+	if s.reads > maxReads {
 		return nil, unreadable("it has too many parts")
 	}
 	least = min(least, s.size-at)
@@ -382,7 +387,8 @@ func (s *source) peek(at, least, ahead int64) ([]byte, error) {
 }
 
 func (s *source) fill(b []byte, at int64) error {
-	if s.budget -= int64(len(b)); s.budget < 0 {
+	s.budget -= int64(len(b))
+	if s.budget < 0 {
 		return unreadable("too much of it would have to be read")
 	}
 	if n, err := s.from.ReadAt(b, at); n < len(b) {

@@ -195,7 +195,8 @@ func (c *Client) dial(ctx context.Context, network, hostPort string) (net.Conn, 
 		if err == nil {
 			return conn, nil
 		}
-		if failed = err; ctx.Err() != nil {
+		failed = err
+		if ctx.Err() != nil {
 			break
 		}
 	}

@@ -62,7 +62,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.body.Read(b)
 	p.timer.Stop()
 	p.left -= time.Since(begun)
-	if p.due -= n; p.due <= 0 {
+	p.due -= n
+	if p.due <= 0 {
 		p.left, p.due = paceTime, paceBytes
 	}
 	if err != nil && err != io.EOF { // net/http returns it bare

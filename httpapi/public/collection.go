@@ -147,7 +147,8 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 	}
 	p.Page, p.Pages, p.Previous, p.Next = n, pages, link(n-1), link(n+1)
 	if body.Download && len(seen) > 0 {
-		if _, p.Zip, err = rawAddresses(c, r, url.PathEscape(r.Slug)+".zip", owned); err != nil {
+		_, p.Zip, err = rawAddresses(c, r, url.PathEscape(r.Slug)+".zip", owned)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -162,7 +163,8 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 				if m.LeftOut == "" {
 					continue
 				}
-				if p.LeftOut++; len(p.Reasons) < pageItems {
+				p.LeftOut++
+				if len(p.Reasons) < pageItems {
 					b, err := headOf(tx, r, m)
 					if err != nil {
 						return err

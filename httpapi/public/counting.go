@@ -44,7 +44,8 @@ func IsPrefetchOrPreview(c *web.Request) bool { return isPrefetch(c) || isPrevie
 func isPrefetch(c *web.Request) bool {
 	for _, name := range purposes {
 		for _, v := range c.R.Header[name] {
-			if v = strings.ToLower(v); strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
+			v = strings.ToLower(v)
+			if strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
 				return true
 			}
 		}

@@ -24,7 +24,8 @@ func sealed(t testing.TB) (g *grant.Signer, p grant.RemovedFile, text string, en
 		RemovedFileHead: grant.RemovedFileHead{ID: record.ID{1}, Owner: record.ID{2}, Ref: [32]byte{3}, Size: 1 << 40, Ends: uint32(ends.Unix()), Terms: [16]byte{4}},
 		Media:           "video/webm", Name: "Ferien am Meer – der Film.webm", Slug: "film", Visitor: "from 192.0.2.7/32",
 	}
-	if text, err = g.SealRemovedFile(p); err != nil {
+	text, err = g.SealRemovedFile(p)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return g, p, text, ends

@@ -158,12 +158,14 @@ func fieldsPage(s *web.Site, p *embed.ItemPage, v Viewing) error {
 		case in.Type != "text":
 			f.Facts = append(f.Facts, embed.Fact{Label: in.Label, Value: text})
 		case in.Code:
-			if passage.Code, err = s.Renders.Code(text, "", p.Title); err != nil {
+			passage.Code, err = s.Renders.Code(text, "", p.Title)
+			if err != nil {
 				return err
 			}
 			f.Passages = append(f.Passages, passage)
 		case in.MaxLength > record.MaxDescription:
-			if passage.Body, err = s.Renders.Markdown(text); err != nil {
+			passage.Body, err = s.Renders.Markdown(text)
+			if err != nil {
 				return err
 			}
 			f.Passages = append(f.Passages, passage)

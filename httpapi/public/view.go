@@ -138,7 +138,8 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 		if err := checkIntact(c, r, item, b, owned); err != nil {
 			return v, err
 		}
-		if v.Raw, v.Download, err = rawAddresses(c, r, at, owned); err != nil {
+		v.Raw, v.Download, err = rawAddresses(c, r, at, owned)
+		if err != nil {
 			return v, err
 		}
 		v.Large = tooLarge(c, item, b.MimeType)
@@ -172,7 +173,8 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 // they belong to the page's view.
 func rawAddresses(c *web.Request, r *record.Record, at string, owned bool) (raw, save string, err error) {
 	q := url.Values{}
-	if at = "/x/" + at; c.Site.Content != "" {
+	at = "/x/" + at
+	if c.Site.Content != "" {
 		at = c.Site.Content + at
 	} else {
 		at = c.Site.Prefix() + at

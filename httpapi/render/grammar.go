@@ -134,7 +134,8 @@ func (g *grammar) tokens(text string, deadline time.Time) (tokens []chroma.Token
 	reading.deadline, reading.bytes = deadline, 8*len(text)+4096
 	lexer, ok := compiled[g]
 	if !ok {
-		if lexer, err = g.load(); err != nil {
+		lexer, err = g.load()
+		if err != nil {
 			return nil, err
 		}
 		if len(compiled) >= maxCompiled {
@@ -156,7 +157,8 @@ func (g *grammar) tokens(text string, deadline time.Time) (tokens []chroma.Token
 	}
 	rest := text + "\n"
 	for t := next(); t != chroma.EOF; t = next() {
-		if rest, ok = strings.CutPrefix(rest, t.Value); !ok || time.Now().After(deadline) {
+		rest, ok = strings.CutPrefix(rest, t.Value)
+		if !ok || time.Now().After(deadline) {
 			return nil, errGivenUp
 		}
 		if t.Value == "" {

@@ -89,7 +89,8 @@ func (b *idpBrowser) authorize(at, name string) string {
 		if res.StatusCode != http.StatusFound {
 			b.a.Fatalf("the provider answers %d at %s: %s", res.StatusCode, u, text)
 		}
-		if u, err = u.Parse(res.Header.Get("Location")); err != nil {
+		u, err = u.Parse(res.Header.Get("Location"))
+		if err != nil {
 			b.a.Fatal(err)
 		}
 		if strings.HasSuffix(u.Path, "/callback") && !strings.HasPrefix(u.String(), b.p.URL) {
@@ -478,7 +479,8 @@ func TestOIDCTokens(t *testing.T) {
 		})
 		b := newIDPBrowser(a, p)
 		got := b.signIn("ann")
-		if is.Equal(got.Status == 303, row.ok); (b.me() == "ann") != row.ok {
+		is.Equal(got.Status == 303, row.ok)
+		if (b.me() == "ann") != row.ok {
 			t.Errorf("%s: %d", name, got.Status)
 		}
 		a.Clock.Advance(people.TryWindow + time.Second) // or the limit of guesses is reached

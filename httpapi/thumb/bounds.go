@@ -158,7 +158,8 @@ func (h *header) jpeg(r *io.SectionReader) error {
 		case markAPP14:
 			adobe = adobe || len(segment) >= 12 && string(segment[:5]) == "Adobe" && segment[11] == 0
 		case markSOS:
-			if scans++; scans > maxScans {
+			scans++
+			if scans > maxScans {
 				return refuse("the picture has more than %d scans", maxScans)
 			}
 		}
@@ -176,7 +177,8 @@ func nextSegment(b *bufio.Reader) (marker byte, segment []byte, err error) {
 			return 0, nil, err
 		}
 		for marker = 0xff; marker == 0xff; {
-			if marker, err = b.ReadByte(); err != nil {
+			marker, err = b.ReadByte()
+			if err != nil {
 				return 0, nil, err
 			}
 		}

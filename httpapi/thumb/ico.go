@@ -37,7 +37,8 @@ func icoIcon(data []byte) (t *Thumb, err error) {
 		if i == maxICOTried {
 			break
 		}
-		if t, err = e.icon(); err == nil {
+		t, err = e.icon()
+		if err == nil {
 			return t, nil
 		}
 	}

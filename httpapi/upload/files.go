@@ -40,7 +40,8 @@ func uploadFiles(c *web.Request) error {
 	}
 	budget := UnlimitedBudget()
 	if earlier == nil {
-		if budget, err = BudgetOf(c.Site, c.Owner()); err != nil {
+		budget, err = BudgetOf(c.Site, c.Owner())
+		if err != nil {
 			return err
 		}
 	}

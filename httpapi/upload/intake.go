@@ -169,7 +169,8 @@ func (in *Intake) keep(ctx context.Context, f *File) (err error) {
 	}
 	f.Sum, f.Size = f.kept.Ref, f.kept.Size
 	if f.Head == nil {
-		if f.Head, err = in.site.Blobs.Head(f.kept.Ref, media.Sniffed); err != nil {
+		f.Head, err = in.site.Blobs.Head(f.kept.Ref, media.Sniffed)
+		if err != nil {
 			return err
 		}
 	}

@@ -130,7 +130,8 @@ func readUploadLink(c *web.Request) error {
 			return append(dst, '}'), nil
 		}
 		number := func(name string, n int64) {
-			if dst = append(dst, name...); n < 0 {
+			dst = append(dst, name...)
+			if n < 0 {
 				dst = append(dst, "null"...)
 			} else {
 				dst = strconv.AppendInt(dst, n, 10)

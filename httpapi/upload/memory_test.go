@@ -29,7 +29,8 @@ func (z *zeros) Read(b []byte) (int, error) {
 	const step = 16 << 20
 	n := min(int64(len(b)), z.size-z.sent, step-z.sent%step)
 	clear(b[:n])
-	if z.sent += n; z.sent%step == 0 {
+	z.sent += n
+	if z.sent%step == 0 {
 		z.at()
 	}
 	return int(n), nil

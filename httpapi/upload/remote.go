@@ -202,7 +202,8 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 		}
 	}
 	for list, texts := range entries {
-		if bad[list] = "has a bad entry: " + strings.Join(texts, "; "); more[list] > 0 {
+		bad[list] = "has a bad entry: " + strings.Join(texts, "; ")
+		if more[list] > 0 {
 			bad[list] += fmt.Sprintf("; and %d more", more[list])
 		}
 	}
@@ -239,7 +240,8 @@ func startRemoteUpload(c *web.Request) error {
 		if len(hashes) > MaxSecrets {
 			return record.Bad(field.Problems{"password": fmt.Sprintf("must not be more than %d different ones", MaxSecrets)})
 		}
-		if hashes[t.Text], err = c.Hash(t); err != nil {
+		hashes[t.Text], err = c.Hash(t)
+		if err != nil {
 			return err
 		}
 	}

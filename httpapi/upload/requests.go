@@ -314,7 +314,8 @@ func readUploadContent(c *web.Request) error {
 		return record.NotFound("content")
 	}
 	f, err := public.Stored(c, i.Ref, i.Size)
-	if err = public.Unreadable(c, i.ID, true, err); kv.Missing(err) {
+	err = public.Unreadable(c, i.ID, true, err)
+	if kv.Missing(err) {
 		return record.NotFound("content")
 	}
 	if err != nil {

@@ -201,7 +201,8 @@ func checkHead(c *web.Request, u *inbox.Upload, in io.Reader) (io.Reader, error)
 	}
 	had := len(head)
 	more, _ := io.ReadAll(io.LimitReader(in, whole-u.Offset)) // the next read repeats an error
-	if head = append(head, more...); int64(len(head)) == whole {
+	head = append(head, more...)
+	if int64(len(head)) == whole {
 		meta, err := parseMetadata(u.Metadata)
 		if err != nil {
 			return nil, err

@@ -454,7 +454,8 @@ func TestSendingTypes(t *testing.T) {
 			offset, refused := 0, false
 			for _, n := range pieces {
 				got := a.SendPiece(at, offset, html[offset:offset+n])
-				if offset += n; offset >= 512 {
+				offset += n
+				if offset >= 512 {
 					is.Equal(got.Want(415).Code(), "type_not_allowed")
 					refused = true
 					break

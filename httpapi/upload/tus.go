@@ -408,7 +408,8 @@ type uploadOptions struct {
 }
 
 func readUploadOptions(c *web.Request) (b uploadOptions, err error) {
-	if b.length, err = lengthOf(c); err != nil {
+	b.length, err = lengthOf(c)
+	if err != nil {
 		return b, err
 	}
 	if b.length >= 0 && c.R.Header.Get("Upload-Defer-Length") != "" {
@@ -417,10 +418,12 @@ func readUploadOptions(c *web.Request) (b uploadOptions, err error) {
 	if c.R.Header.Get("Upload-Concat") != "" {
 		return b, badTus("This server does not join uploads. Send the file as one upload, without Upload-Concat.")
 	}
-	if b.meta, err = parseMetadata(strings.Join(c.R.Header.Values("Upload-Metadata"), ",")); err != nil {
+	b.meta, err = parseMetadata(strings.Join(c.R.Header.Values("Upload-Metadata"), ","))
+	if err != nil {
 		return b, err
 	}
-	if b.piece = c.R.ContentLength != 0; b.piece {
+	b.piece = c.R.ContentLength != 0
+	if b.piece {
 		if err := isPiece(c); err != nil {
 			return b, err
 		}
@@ -484,7 +487,8 @@ func beginUpload(c *web.Request) error {
 	if err := budget.ErrTooLarge(max(u.Length, 0)); err != nil {
 		return err
 	}
-	if u.Password, err = c.Hash(form.Password); err != nil {
+	u.Password, err = c.Hash(form.Password)
+	if err != nil {
 		return err
 	}
 	u.Metadata, u.Slug = b.meta.shown(), form.Slug
@@ -499,7 +503,8 @@ func beginUpload(c *web.Request) error {
 				return err
 			}
 		}
-		if begun, err = inbox.AddUpload(tx, *u); err != nil || earlier == nil {
+		begun, err = inbox.AddUpload(tx, *u)
+		if err != nil || earlier == nil {
 			return err
 		}
 		return jobs.SaveIdempotentAnswer(
@@ -585,7 +590,8 @@ func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *Budge
 	late := false // a repetition was faster
 	if err == nil && again != nil {
 		var now *inbox.Upload
-		if err = c.Site.Store.View(func(tx *kv.Tx) (err error) { now, err = again(tx); return err }); err == nil {
+		err = c.Site.Store.View(func(tx *kv.Tx) (err error) { now, err = again(tx); return err })
+		if err == nil {
 			late = now.ID != u.ID || now.Done() || now.Offset != u.Offset
 			u = now
 		}
@@ -786,7 +792,8 @@ func readChecksum(c *web.Request) (*checksum, error) {
 		return nil, badTus("Upload-Checksum must be of one of these algorithms: " + tusChecksums + ".")
 	}
 	var err error
-	if sum.want, err = base64.StdEncoding.DecodeString(value); err != nil || len(sum.want) != sum.Size() {
+	sum.want, err = base64.StdEncoding.DecodeString(value)
+	if err != nil || len(sum.want) != sum.Size() {
 		return nil, badTus("Upload-Checksum must have a " + name + " checksum in base64.")
 	}
 	return sum, nil
@@ -840,7 +847,8 @@ func takePiece(c *web.Request, u *inbox.Upload, m *Budget, sum *checksum, t *web
 	body := &readErrors{r: c.R.Body}
 	in := io.Reader(body)
 	if u.BySender() {
-		if in, err = checkHead(c, u, in); err != nil {
+		in, err = checkHead(c, u, in)
+		if err != nil {
 			return err
 		}
 	}
@@ -1036,10 +1044,12 @@ func lockWithBody(c *web.Request) (u *inbox.Upload, t *web.UploadLock, release f
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if t, release, err = c.Site.UploadLocks.Take(c, u.ID); err != nil {
+	t, release, err = c.Site.UploadLocks.Take(c, u.ID)
+	if err != nil {
 		return nil, nil, nil, err
 	}
-	if u, err = findUpload(c); err != nil {
+	u, err = findUpload(c)
+	if err != nil {
 		release()
 		return nil, nil, nil, err
 	}

@@ -128,7 +128,8 @@ func clip(t string, limit int, size func(rune) int) string {
 		if n+size('…') <= limit {
 			keep = i
 		}
-		if n += max(size(r), 1); n > limit {
+		n += max(size(r), 1)
+		if n > limit {
 			t = t[:keep] + "…"
 			break
 		}

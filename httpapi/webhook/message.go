@@ -22,7 +22,8 @@ func (m *Message) Body(f jobs.Format, address, base string) ([]byte, error) {
 	var v *record.Shown
 	if m.Notice.Row != nil {
 		var err error
-		if v, err = m.Notice.Shown(); err != nil {
+		v, err = m.Notice.Shown()
+		if err != nil {
 			return nil, err
 		}
 		v.Base = base

@@ -88,7 +88,8 @@ func (s storeQueue) Find(
 
 func (s storeQueue) Load(p jobs.Place) (h *jobs.Webhook, d *jobs.Delivery, n *jobs.Notice, err error) {
 	err = s.View(func(tx *kv.Tx) error {
-		if h, err = jobs.ReadWebhook(tx, p.Owner, p.Hook); err != nil {
+		h, err = jobs.ReadWebhook(tx, p.Owner, p.Hook)
+		if err != nil {
 			return err
 		}
 		d, n, err = jobs.ReadDelivery(tx, p)

@@ -258,7 +258,8 @@ func (w *wires) client() *outbound.Client {
 		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if w.dials[host]++; w.of[host] == nil {
+			w.dials[host]++
+			if w.of[host] == nil {
 				return []netip.Addr{netip.MustParseAddr("1.0.0.0")}, nil
 			}
 			return []netip.Addr{netip.MustParseAddr("1.1.1.1")}, nil

@@ -174,7 +174,8 @@ func (q *Queue[K]) do(j *Job[K]) {
 			q.ended[j.Key] = true
 		}
 		for _, s := range j.Shares {
-			if q.used[s.Of]--; q.used[s.Of] == 0 {
+			q.used[s.Of]--
+			if q.used[s.Of] == 0 {
 				delete(q.used, s.Of)
 			}
 		}

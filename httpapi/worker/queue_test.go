@@ -363,7 +363,8 @@ func TestPersist(t *testing.T) {
 				defer cancel()
 				begun, tries := time.Now(), 0
 				Persist(ctx, slog.New(slog.DiscardHandler), func() error {
-					if tries++; tries == 4 {
+					tries++
+					if tries == 4 {
 						return test.last
 					}
 					return full
@@ -391,7 +392,8 @@ func TestAnyHistory(t *testing.T) {
 					t.Errorf("job %d runs twice", j.id)
 				}
 				running[j.id] = true
-				if owned[j.of]++; owned[j.of] > ofOwner || len(running) > 4 {
+				owned[j.of]++
+				if owned[j.of] > ofOwner || len(running) > 4 {
 					t.Errorf("%d jobs run, %d of owner %d", len(running), owned[j.of], j.of)
 				}
 				takes, comes := time.Duration(rnd.IntN(5000))*time.Millisecond, rnd.IntN(5)

@@ -155,7 +155,8 @@ func TestPickedModel(t *testing.T) {
 			}
 		case n == 4:
 			err := change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Move(tx, r, uuid.MustParse(id), uuid.Nil) })
-			if is.Equal(err == nil, had); had {
+			is.Equal(err == nil, had)
+			if had {
 				want = append(without, id)
 			}
 		default: // often to the same place, so that the room between ranks runs out
@@ -163,7 +164,8 @@ func TestPickedModel(t *testing.T) {
 			err := change(s, r, func(tx *kv.Tx, r *record.Record) error {
 				return catalog.Move(tx, r, uuid.MustParse(id), uuid.MustParse(before))
 			})
-			if is.Equal(err == nil, had && slices.Contains(want, before)); err == nil && id != before {
+			is.Equal(err == nil, had && slices.Contains(want, before))
+			if err == nil && id != before {
 				want = slices.Insert(without, slices.Index(without, before), id)
 			}
 		}

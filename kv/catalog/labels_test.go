@@ -37,10 +37,12 @@ func TestRelabel(t *testing.T) {
 	var a, b *record.Tag
 	var folder *record.Folder
 	kvtest.View(t, s, func(tx *kv.Tx) (err error) {
-		if a, err = catalog.TagNamed(tx, u.ID, "a"); err != nil {
+		a, err = catalog.TagNamed(tx, u.ID, "a")
+		if err != nil {
 			return err
 		}
-		if b, err = catalog.TagNamed(tx, u.ID, "b"); err != nil {
+		b, err = catalog.TagNamed(tx, u.ID, "b")
+		if err != nil {
 			return err
 		}
 		folder, err = catalog.FolderNamed(tx, u.ID, "f")
@@ -74,10 +76,12 @@ func TestFileUnder(t *testing.T) {
 	var mine, theirs *record.Tag
 	var folder *record.Folder
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		if mine, err = catalog.AddTag(tx, ann.ID, "Mine", "#123456"); err != nil {
+		mine, err = catalog.AddTag(tx, ann.ID, "Mine", "#123456")
+		if err != nil {
 			return err
 		}
-		if theirs, err = catalog.AddTag(tx, bob.ID, "theirs", ""); err != nil {
+		theirs, err = catalog.AddTag(tx, bob.ID, "theirs", "")
+		if err != nil {
 			return err
 		}
 		folder, err = catalog.AddFolder(tx, bob.ID, "theirs", "")

@@ -45,7 +45,8 @@ func TestListBytes(t *testing.T) {
 				}
 				is.True(size <= q.Most || len(page.Records) == 1)
 				pages++
-				if q.After = page.Next; q.After == "" {
+				q.After = page.Next
+				if q.After == "" {
 					break
 				}
 			}

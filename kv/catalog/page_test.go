@@ -49,7 +49,8 @@ func shown(t testing.TB, s *kv.Store, r *record.Record) (v record.Shown, b *reco
 		if err != nil {
 			return err
 		}
-		if b, err = catalog.Bookmark(now); err != nil {
+		b, err = catalog.Bookmark(now)
+		if err != nil {
 			return err
 		}
 		return catalog.Show(tx, now, &v)

@@ -45,7 +45,8 @@ func inTrash(t *testing.T, s *kv.Store, owner record.ID, k *record.Kind, text st
 			for _, item := range p.Items {
 				titles = append(titles, item.Title)
 			}
-			if more = len(p.Items) == 2; more {
+			more = len(p.Items) == 2
+			if more {
 				after = p.Items[1].Place
 			} else if int(p.Total) != len(titles) {
 				t.Errorf("the total is %d of %q", p.Total, titles)

@@ -87,7 +87,8 @@ func oracleValue(d *json.Decoder, depth int) (any, error) {
 		if _, twice := o[name]; twice {
 			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name)) // a long name is cut: it goes into the answer
 		}
-		if o[name], err = oracleValue(d, depth+1); err != nil {
+		o[name], err = oracleValue(d, depth+1)
+		if err != nil {
 			return nil, err
 		}
 	}

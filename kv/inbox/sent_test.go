@@ -356,7 +356,8 @@ func TestSentRaces(t *testing.T) {
 				return
 			}
 			var u *inbox.Upload
-			if u, _, errs[i] = kvtest.BeginSent(s, q, from, 10); errs[i] == nil && i%2 == 0 {
+			u, _, errs[i] = kvtest.BeginSent(s, q, from, 10)
+			if errs[i] == nil && i%2 == 0 {
 				errs[i] = kvtest.Receive(s, u, byte(i+1))
 			}
 		})

@@ -125,7 +125,8 @@ func TestUploadsEnd(t *testing.T) {
 		slow.Offset++
 		kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, slow) })
 		c.Add(23 * time.Hour)
-		if days++; days > 10 {
+		days++
+		if days > 10 {
 			t.Fatal("it goes on for ever")
 		}
 	}

@@ -662,7 +662,8 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 			}
 			m.tried[q.hook] = now
 			if fails && q.state == jobs.DeliveryWaits {
-				if q.due = 0; q.tries >= len(schedule) {
+				q.due = 0
+				if q.tries >= len(schedule) {
 					q.state = jobs.DeliveryParked
 				} else if m.first(q.hook, q.subject) == q {
 					q.due = now + schedule[q.tries]

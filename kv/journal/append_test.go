@@ -141,7 +141,8 @@ func TestAppendWithoutRoom(t *testing.T) {
 	parts := 0
 	m.fail = func(step, _ string) error {
 		if step == "write" {
-			if parts++; parts == 5 {
+			parts++
+			if parts == 5 {
 				return syscall.ENOSPC
 			}
 		}

@@ -77,7 +77,8 @@ func (m *memory) cut(rnd *rand.Rand) *memory {
 		if rnd.IntN(2) == 0 {
 			continue
 		}
-		if delete(left, move.name); move.to != nil {
+		delete(left, move.name)
+		if move.to != nil {
 			left[move.name] = move.to
 		}
 	}
@@ -158,7 +159,8 @@ func (w fillWriter) Write(p []byte) (int, error) {
 func (m *memory) Remove(name string) error {
 	found := false
 	err := m.step("remove", name, func() {
-		if _, found = m.seen[name]; found {
+		_, found = m.seen[name]
+		if found {
 			delete(m.seen, name)
 			m.moves = append(m.moves, move{name: name})
 		}
@@ -273,7 +275,8 @@ func (b book) set(op Op) (old []byte) {
 	if v, found := b.entries[k]; found {
 		old = []byte(v)
 	}
-	if delete(b.entries, k); op.Value != nil {
+	delete(b.entries, k)
+	if op.Value != nil {
 		b.entries[k] = string(op.Value)
 	}
 	return old

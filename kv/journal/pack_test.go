@@ -101,7 +101,8 @@ func (p *packer) flush() error {
 		return nil
 	}
 	var err error
-	if p.packed, p.backup, err = pack(p.packed, p.backup, p.records); err != nil {
+	p.packed, p.backup, err = pack(p.packed, p.backup, p.records)
+	if err != nil {
 		return err
 	}
 	p.frame = append(append(p.frame[:0], make([]byte, frameHead)...), p.last[:]...)

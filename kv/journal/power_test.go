@@ -181,7 +181,8 @@ func (h *history) stop() {
 		h.Fatal("a clean stop has left what the journal carries")
 	}
 	if err == nil && h.settled() {
-		if h.j, err = New(h.disk, format); err == nil {
+		h.j, err = New(h.disk, format)
+		if err == nil {
 			err = h.j.Resume(h.acked.State, name, size)
 		}
 	}

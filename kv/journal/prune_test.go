@@ -195,7 +195,8 @@ func TestPruneHalf(t *testing.T) {
 	removals := 0
 	m.fail = func(step, _ string) error {
 		if step == "remove" {
-			if removals++; removals%3 == 0 {
+			removals++
+			if removals%3 == 0 {
 				return syscall.EIO
 			}
 		}

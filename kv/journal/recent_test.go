@@ -307,7 +307,8 @@ func TestStopCutsFailedRecord(t *testing.T) {
 			_, size := j.End()
 			err = j.Close()
 			is.Equal(err == nil, heals)
-			if m.fail = nil; heals {
+			m.fail = nil
+			if heals {
 				is.True(holds(t, m.copied()).is(b))
 				is.True(holds(t, m.cut(m.rnd)).is(b))
 				is.Equal(len(m.seen[j.name].data), int(size))
@@ -447,7 +448,8 @@ func TestRecentFull(t *testing.T) {
 		var err error
 		for err == nil {
 			var next book
-			if next, err = try(j, b, "key"); err == nil {
+			next, err = try(j, b, "key")
+			if err == nil {
 				b = next
 			}
 			j.Drain()

@@ -43,7 +43,8 @@ func TestActivityOfKeys(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	var k *people.Key
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		if k, _, err = people.AddKey(tx, people.Key{Owner: u.ID, Name: "laptop"}); err != nil {
+		k, _, err = people.AddKey(tx, people.Key{Owner: u.ID, Name: "laptop"})
+		if err != nil {
 			return err
 		}
 		_, _, err = people.AddSession(tx, u.ID, "Firefox ", "192.0.2.1", tx.Now)
@@ -165,7 +166,8 @@ func TestAdminActivity(t *testing.T) {
 					return err
 				}
 				all, total = append(all, p.Rows[0].Event), p.Total
-				if after = p.Next; after == nil {
+				after = p.Next
+				if after == nil {
 					return nil
 				}
 			}

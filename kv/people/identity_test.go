@@ -52,7 +52,8 @@ func TestIdentities(t *testing.T) {
 	// A link knows its sessions and ends those and no others.
 	var came, other *people.Key
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		if other, _, err = people.AddSession(tx, ann.ID, "Firefox", "", tx.Now); err != nil {
+		other, _, err = people.AddSession(tx, ann.ID, "Firefox", "", tx.Now)
+		if err != nil {
 			return err
 		}
 		for range 3 { // the browser replaces its session
@@ -61,7 +62,8 @@ func TestIdentities(t *testing.T) {
 					return err
 				}
 			}
-			if came, _, err = people.AddSession(tx, ann.ID, "Chrome", "", tx.Now); err != nil {
+			came, _, err = people.AddSession(tx, ann.ID, "Chrome", "", tx.Now)
+			if err != nil {
 				return err
 			}
 			l, err := people.ReadIdentity(tx, issuer, "1")

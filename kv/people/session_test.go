@@ -19,7 +19,8 @@ func TestKeysAndSessions(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	var key, session *people.Key
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		if key, _, err = people.AddKey(tx, people.Key{Owner: u.ID, Name: "k"}); err == nil {
+		key, _, err = people.AddKey(tx, people.Key{Owner: u.ID, Name: "k"})
+		if err == nil {
 			session, _, err = people.AddSession(tx, u.ID, "browser", "192.0.2.1", tx.Now)
 		}
 		return err

@@ -589,7 +589,8 @@ func FuzzRecordJSON(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if in, err = field.Parse([]byte(second)); err != nil || field.Patch(shape(patch, k, false), in) != nil {
+		in, err = field.Parse([]byte(second))
+		if err != nil || field.Patch(shape(patch, k, false), in) != nil {
 			return
 		}
 		patch.Fill(r)

@@ -339,7 +339,8 @@ func TestRepairKilled(t *testing.T) {
 			kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 500)
 			steps := 0
 			_, err := repair.Repair(dir, repair.WithStep(repair.RepairOptions{Schema: tables.All}, func(string) error {
-				if steps++; steps > n {
+				steps++
+				if steps > n {
 					return kvtest.ErrPlanned
 				}
 				return nil
@@ -429,7 +430,8 @@ func TestRepairTellsOfEarlierLoss(t *testing.T) {
 			kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 500)
 			steps := 0
 			_, err := repair.Repair(dir, repair.WithStep(repair.RepairOptions{Schema: tables.All}, func(string) error {
-				if steps++; steps > n {
+				steps++
+				if steps > n {
 					return kvtest.ErrPlanned
 				}
 				return nil

@@ -81,7 +81,8 @@ func TestMerge(t *testing.T) {
 			if verb != "put" && verb != "delete" {
 				return nil
 			}
-			if n++; n > step {
+			n++
+			if n > step {
 				return errCut
 			}
 			return nil
@@ -125,10 +126,12 @@ func (p *paged) After(ctx context.Context, prefix, after string) iter.Seq2[blobs
 		for {
 			n := 0
 			for o, err := range p.memory.After(ctx, prefix, after) {
-				if n++; n > 3 {
+				n++
+				if n > 3 {
 					break
 				}
-				if after = o.Name; !yield(o, err) {
+				after = o.Name
+				if !yield(o, err) {
 					return
 				}
 			}

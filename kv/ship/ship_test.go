@@ -157,7 +157,8 @@ func TestSyncLosesNothing(t *testing.T) {
 				err := store.Update(func(tx *kv.Tx) error {
 					return tx.Put(kv.SumBucket, append(u.ID[:], name...), []byte(name))
 				})
-				if acknowledged[name] = err == nil; err != nil {
+				acknowledged[name] = err == nil
+				if err != nil {
 					refused++
 				}
 				if i%10 > 0 {
@@ -1008,7 +1009,8 @@ func TestLater(t *testing.T) {
 	const wait = 500 * time.Millisecond
 	var at []time.Time
 	m.set(func(string, string) error {
-		if at = append(at, time.Now()); len(at) > 3 {
+		at = append(at, time.Now())
+		if len(at) > 3 {
 			return nil
 		}
 		return &blobs.Later{Err: errCut, Wait: wait}

@@ -145,7 +145,8 @@ func (s *store) apply(t testing.TB) {
 	if err := s.db.Update(func(b *bolt.Tx) error { return s.layers[last].Apply(b, all) }); err != nil {
 		t.Fatal(err)
 	}
-	if s.layers = slices.Clone(s.layers[:last]); last == 0 {
+	s.layers = slices.Clone(s.layers[:last])
+	if last == 0 {
 		s.layers = []*table.Mem{new(table.Mem)}
 	}
 }

@@ -376,7 +376,8 @@ func (m *model) replace() {
 	var got *record.Record
 	var kept []record.Version
 	if !m.try(func(tx *kv.Tx) (err error) {
-		if got, err = catalog.Owned(tx, m.users[r.owner], r.kind, r.id); err != nil {
+		got, err = catalog.Owned(tx, m.users[r.owner], r.kind, r.id)
+		if err != nil {
 			return err
 		}
 		if err := change(tx, got); err != nil {
@@ -572,7 +573,8 @@ func (m *model) arrange() {
 	}
 	var now *record.Record
 	if m.try(func(tx *kv.Tx) (err error) {
-		if now, err = catalog.Owned(tx, m.users[c.owner], c.kind, c.id); err != nil {
+		now, err = catalog.Owned(tx, m.users[c.owner], c.kind, c.id)
+		if err != nil {
 			return err
 		}
 		return change(tx, now)
@@ -722,7 +724,8 @@ func (m *model) restore() {
 		m.t.Fatalf("slug %q became %q, taken %t", r.slug, now.Slug, m.taken(r.slug, nil))
 	}
 	r.slug = now.Slug
-	if r.tags = slices.DeleteFunc(r.tags, func(t *modelTag) bool { return !slices.Contains(m.tags, t) }); len(r.tags) == 0 {
+	r.tags = slices.DeleteFunc(r.tags, func(t *modelTag) bool { return !slices.Contains(m.tags, t) })
+	if len(r.tags) == 0 {
 		r.tags = nil
 	}
 	if !slices.Contains(m.folders, r.folder) {
@@ -1027,7 +1030,8 @@ func (m *model) check() {
 				for _, r := range page.Records {
 					all = append(all, r.ID)
 				}
-				if q.After = page.Next; q.After == "" {
+				q.After = page.Next
+				if q.After == "" {
 					break
 				}
 			}
