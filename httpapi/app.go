@@ -156,73 +156,20 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	if appCaller(c) == nil {
 		return redirectToSignIn(c, c.R.URL.RequestURI())
 	}
-	var data bytes.Buffer
-	limit := c.Site.MaxUpload
-	var pending, trashed, trashDays int64
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		pending = inbox.PendingCount(tx, c.Owner())
-		set, err := people.ReadSettings(tx)
-		limit, trashed, trashDays = set.Largest(limit), catalog.TrashCount(tx, c.Owner(), nil), set.TrashDays
-		return err
-	}); err != nil {
+	data := appData{}
+	data.WriteByte('{')
+	if err := data.writeFacts(c); err != nil {
 		return err
 	}
-	text := func(t string) { data.Write(field.AppendString(nil, t)) }
-	data.WriteString(`{"base":`)
-	text(c.Site.Prefix())
-	data.WriteString(`,"url":`)
-	text(c.Site.Base)
-	if c.Site.OIDC != nil {
-		data.WriteString(`,"issuer":`)
-		text(c.Site.OIDC.Name)
+	data.WriteByte(',')
+	if err := data.writeNames(c); err != nil {
+		return err
 	}
-	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
-	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	data.WriteString(`,"trashed":` + strconv.FormatInt(trashed, 10) + `,"trashDays":` + strconv.FormatInt(trashDays, 10))
-	for i, module := range modules {
-		name, err := embed.Name(module + ".js")
-		if err != nil {
-			return err
-		}
-		data.WriteString([]string{`,"modules":{`, `,`}[min(i, 1)])
-		text(module)
-		data.WriteByte(':')
-		text(c.Site.Prefix() + "/static/" + name)
+	data.WriteByte(',')
+	if err := s.writeAnswers(c, &data, p); err != nil {
+		return err
 	}
-	texts := c.Lang().ModuleTexts()
-	data.WriteString(`},"texts":`)
-	data.Write(field.AppendMembers(nil, slices.Sorted(maps.Keys(texts)), func(dst []byte, module string) []byte {
-		return field.AppendString(dst, c.Site.Prefix()+"/static/"+texts[module])
-	}))
-	data.WriteString(`,"kinds":`)
-	data.Write(web.Views(c.Lang()))
-	data.WriteString(`,"answers":{`)
-	owned := p.asks
-	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, owned...)
-	for i, ask := range asks {
-		name, rest, named := strings.Cut(ask, "|")
-		if !named {
-			name, rest = "", ask
-		}
-		path, query, _ := strings.Cut(rest, "?")
-		if p.filter && query != "" && slices.Contains(owned, ask) {
-			query += "&" + c.R.URL.RawQuery // the first value of a parameter counts
-		}
-		if i > 0 {
-			data.WriteByte(',')
-		}
-		text(cmp.Or(name, path))
-		data.WriteByte(':')
-		if body := s.callAPI(c, path, query); body != nil && (slices.Contains(owned, ask) || len(body) <= maxAlong) {
-			if err := c.Hold(int64(len(body))); err != nil {
-				return err
-			}
-			data.Write(body)
-		} else {
-			data.WriteString("null") // the script asks for it and shows the problem
-		}
-	}
-	data.WriteString("}}")
+	data.WriteByte('}')
 	page := embed.AppPage{
 		Base: c.Site.Prefix(), Title: c.Lang().T(p.title), Module: p.module, Admin: c.Caller.User.Role == people.Admin,
 		Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.Bytes(),
@@ -241,6 +188,103 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		}
 	}
 	return c.RespondPage(http.StatusOK, page)
+}
+
+// appData is the JSON object that a page of the app reads when it starts .
+type appData struct{ bytes.Buffer }
+
+func (d *appData) text(t string) { d.Write(field.AppendString(nil, t)) }
+
+func (d *appData) number(n int64) { d.WriteString(strconv.FormatInt(n, 10)) }
+
+// writeFacts writes what the server allows and how many things wait for the owner.
+func (d *appData) writeFacts(c *web.Request) error {
+	limit := c.Site.MaxUpload
+	var pending, trashed, trashDays int64
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		pending = inbox.PendingCount(tx, c.Owner())
+		set, err := people.ReadSettings(tx)
+		limit, trashed, trashDays = set.Largest(limit), catalog.TrashCount(tx, c.Owner(), nil), set.TrashDays
+		return err
+	}); err != nil {
+		return err
+	}
+	d.WriteString(`"base":`)
+	d.text(c.Site.Prefix())
+	d.WriteString(`,"url":`)
+	d.text(c.Site.Base)
+	if c.Site.OIDC != nil {
+		d.WriteString(`,"issuer":`)
+		d.text(c.Site.OIDC.Name)
+	}
+	d.WriteString(`,"maxUpload":`)
+	d.number(limit)
+	d.WriteString(`,"pending":`)
+	d.number(pending)
+	d.WriteString(`,"trashed":`)
+	d.number(trashed)
+	d.WriteString(`,"trashDays":`)
+	d.number(trashDays)
+	return nil
+}
+
+// writeNames writes the addresses of the app's modules and of their texts, and the kinds.
+func (d *appData) writeNames(c *web.Request) error {
+	d.WriteString(`"modules":{`)
+	for i, module := range modules {
+		name, err := embed.Name(module + ".js")
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			d.WriteByte(',')
+		}
+		d.text(module)
+		d.WriteByte(':')
+		d.text(c.Site.Prefix() + "/static/" + name)
+	}
+	texts := c.Lang().ModuleTexts()
+	d.WriteString(`},"texts":`)
+	d.Write(field.AppendMembers(nil, slices.Sorted(maps.Keys(texts)), func(dst []byte, module string) []byte {
+		return field.AppendString(dst, c.Site.Prefix()+"/static/"+texts[module])
+	}))
+	d.WriteString(`,"kinds":`)
+	d.Write(web.Views(c.Lang()))
+	return nil
+}
+
+// writeAnswers writes the answers of the API that the page shows first. A failed one, or a large one that the page
+// does not ask for itself, is null: the script asks for it and shows the problem.
+func (s *Server) writeAnswers(c *web.Request, d *appData, p appPage) error {
+	d.WriteString(`"answers":{`)
+	owned := p.asks
+	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, owned...)
+	for i, ask := range asks {
+		name, rest, named := strings.Cut(ask, "|")
+		if !named {
+			name, rest = "", ask
+		}
+		path, query, _ := strings.Cut(rest, "?")
+		if p.filter && query != "" && slices.Contains(owned, ask) {
+			query += "&" + c.R.URL.RawQuery // the first value of a parameter counts
+		}
+		if i > 0 {
+			d.WriteByte(',')
+		}
+		d.text(cmp.Or(name, path))
+		d.WriteByte(':')
+		body := s.callAPI(c, path, query)
+		if body == nil || len(body) > maxAlong && !slices.Contains(owned, ask) {
+			d.WriteString("null")
+			continue
+		}
+		if err := c.Hold(int64(len(body))); err != nil {
+			return err
+		}
+		d.Write(body)
+	}
+	d.WriteByte('}')
+	return nil
 }
 
 // appKinds are the kinds as the navigation of the app names them.

@@ -71,30 +71,42 @@ func CollectStats(s *web.Site) (*Stats, error) {
 	v := &Stats{Counts: map[string]int64{}}
 	err := s.Store.View(func(tx *kv.Tx) error {
 		users, err := people.Users(tx)
-		for i := 0; err == nil && i < len(users); i++ {
-			var usage people.Usage
-			usage, err = people.UsageOf(tx, &users[i])
-			v.Users++
-			v.Bytes += usage.Bytes
-			v.Trashed += catalog.TrashCount(tx, users[i].ID, nil)
-			v.Pending += inbox.PendingCount(tx, users[i].ID)
-			for kind, n := range usage.Count {
-				v.Counts[kind] += n
-			}
-			if err != nil {
-				break
-			}
-			var hooks []jobs.Webhook
-			hooks, err = jobs.Webhooks(tx, users[i].ID)
-			for _, h := range hooks {
-				v.Waiting += jobs.Queued(tx, h.ID)
+		if err != nil {
+			return err
+		}
+		for i := range users {
+			if err := v.add(tx, &users[i]); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot count the records: %w", err)
 	}
 	v.index = s.Search.State()
 	return v, nil
+}
+
+// add counts what a user has.
+func (v *Stats) add(tx *kv.Tx, u *people.User) error {
+	usage, err := people.UsageOf(tx, u)
+	if err != nil {
+		return err
+	}
+	v.Users++
+	v.Bytes += usage.Bytes
+	v.Trashed += catalog.TrashCount(tx, u.ID, nil)
+	v.Pending += inbox.PendingCount(tx, u.ID)
+	for kind, n := range usage.Count {
+		v.Counts[kind] += n
+	}
+	hooks, err := jobs.Webhooks(tx, u.ID)
+	if err != nil {
+		return err
+	}
+	for _, h := range hooks {
+		v.Waiting += jobs.Queued(tx, h.ID)
+	}
+	return nil
 }

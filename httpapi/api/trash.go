@@ -212,11 +212,11 @@ func restoreTrash(c *web.Request) error {
 		ids[i] = uuid.MustParse(t) // the form has checked them
 	}
 	all, err := catalog.UntrashAll(c.Site.Store, c.Owner(), ids)
-	if err == nil && len(all) == 0 {
-		err = record.NotFound("item")
-	}
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 {
+		return record.NotFound("item")
 	}
 	shown := make([]*ShownRestored, len(all))
 	for i := range all {

@@ -101,10 +101,11 @@ func (j *judge) schema(method, path string, status int) (*jsonschema.Schema, err
 		return schema, nil
 	}
 	schema, err := j.compiler.Compile("mem:///document#" + pointer)
-	if err == nil {
-		j.schemas[pointer] = schema
+	if err != nil {
+		return nil, err
 	}
-	return schema, err
+	j.schemas[pointer] = schema
+	return schema, nil
 }
 
 func (j *judge) find(at []string) (found map[string]any, ok bool) {

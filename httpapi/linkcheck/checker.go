@@ -78,10 +78,11 @@ func (s storeQueue) Load(t catalog.DuePage) (p *record.Page, address string, idl
 	err = s.View(func(tx *kv.Tx) error {
 		var b *record.Bookmark
 		p, b, idle, err = catalog.LoadDuePage(tx, t)
-		if err == nil {
-			address = b.URL
+		if err != nil {
+			return err
 		}
-		return err
+		address = b.URL
+		return nil
 	})
 	return p, address, idle, err
 }

@@ -168,17 +168,20 @@ func (c *client) fetch(ctx context.Context, site record.ID, from []*url.URL) {
 	defer cancel()
 	for _, u := range from {
 		data, err := c.picture(ctx, u, thumb.MaxIcon)
-		if err == nil {
-			err = c.icons.Put(ctx, site, data)
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			continue
 		}
-		switch {
-		case err == nil, ctx.Err() != nil:
-			return
-		case errors.Is(err, errNoPicture), errors.Is(err, thumb.ErrNone):
-		default:
+		err = c.icons.Put(ctx, site, data)
+		if errors.Is(err, thumb.ErrNone) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil && ctx.Err() == nil {
 			c.log.Error("cannot store an icon", "error", err)
-			return
 		}
+		return
 	}
 }
 

@@ -179,11 +179,11 @@ func isEntrance(u *url.URL) bool {
 // head sends a request and needs only the head of the answer.
 func (c *client) head(ctx context.Context, method, address string) (*http.Response, error) {
 	res, err := c.send(ctx, method, address, acceptPage)
-	if err == nil {
-		_, _ = io.CopyN(io.Discard, res.Body, maxDrain) // errors do not matter
-		err = res.Body.Close()
+	if err != nil {
+		return res, err
 	}
-	return res, err
+	_, _ = io.CopyN(io.Discard, res.Body, maxDrain) // errors do not matter
+	return res, res.Body.Close()
 }
 
 // acceptPage is the Accept header for pages.

@@ -106,17 +106,19 @@ func (p *Pictures) fetch(ctx context.Context, one wish) {
 	defer cancel()
 	c := &client{Client: p.client.Only(one.host), log: p.client.log}
 	data, err := c.picture(ctx, u, thumb.MaxPicture)
-	if err == nil {
-		err = p.store.Put(ctx, keyOf(one.address), data)
+	if err != nil {
+		return // there is no picture at the address
 	}
-	switch {
-	case errors.Is(err, errNoPicture), errors.Is(err, thumb.ErrNone), ctx.Err() != nil:
+	err = p.store.Put(ctx, keyOf(one.address), data)
+	if errors.Is(err, thumb.ErrNone) || ctx.Err() != nil {
 		return
-	case err == nil:
-		err = p.trim()
 	}
 	if err != nil {
 		c.log.Error("cannot store a picture", "error", err)
+		return
+	}
+	if err := p.trim(); err != nil {
+		c.log.Error("cannot remove old pictures", "error", err)
 	}
 }
 

@@ -151,6 +151,15 @@ func (p *Plans) Examine(ctx context.Context, ref blobs.Ref, mediaType string) (r
 	return m, nil
 }
 
+// examineFile examines the content of a record of a file.
+func (p *Plans) examineFile(ctx context.Context, r *record.Record) (record.Metadata, error) {
+	b, err := r.Decode()
+	if err != nil {
+		return record.Metadata{}, err
+	}
+	return p.Examine(ctx, r.Bytes.Ref, b.(*record.File).MimeType)
+}
+
 // Bounds of a step of Run, and the pause after an error.
 const (
 	examinedAtOnce = 50
@@ -198,10 +207,7 @@ func (p *Plans) step(ctx context.Context, at *uint64) (more bool, err error) {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		b, err := r.Decode()
-		if err == nil {
-			found[i], err = p.Examine(ctx, r.Bytes.Ref, b.(*record.File).MimeType)
-		}
+		found[i], err = p.examineFile(ctx, r)
 		if err != nil { // its bytes are missing or damaged, which others report
 			p.log.Debug("cannot examine the metadata of a file", "id", r.ID.String(), "error", err)
 		}

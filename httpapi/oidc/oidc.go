@@ -90,13 +90,14 @@ type transport struct{ *outbound.Client }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := t.Do(r, 0)
-	if err == nil {
-		res.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(res.Body, bodyBytes), res.Body}
+	if err != nil {
+		return nil, err
 	}
-	return res, err
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(res.Body, bodyBytes), res.Body}
+	return res, nil
 }
 
 // Errors for people. They are wrapped with the cause.

@@ -130,19 +130,23 @@ func contentGrants(c *web.Request, r *record.Record, owned, paid bool) ([]string
 	}
 	for _, kind := range []grant.Kind{grant.ToOwn, grant.ToRead, grant.ToUnlock} {
 		at, ok := ends[kind]
-		var err error
-		if ok && separate && roams(r) {
+		if !ok {
+			continue
+		}
+		if separate && roams(r) {
 			soon := now.Add(ReadTime)
 			if at.Before(soon) {
 				soon = at
 			}
-			err = add(kind, soon, anywhere)
-			ok = at.After(soon) // a longer one for the same network, since a film takes longer
+			if err := add(kind, soon, anywhere); err != nil {
+				return nil, err
+			}
+			if !at.After(soon) {
+				continue
+			}
+			// A longer one for the same network follows, since a film takes longer.
 		}
-		if ok && err == nil {
-			err = add(kind, at, visitor(c))
-		}
-		if err != nil {
+		if err := add(kind, at, visitor(c)); err != nil {
 			return nil, err
 		}
 	}

@@ -66,11 +66,13 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool) error {
 	if err == errCard { //nolint:errorlint // never wrapped
 		return card(c, r)
 	}
-	if err == nil && counts {
-		err = see(c, r, history.VisitRedirect)
-	}
 	if err != nil {
 		return err
+	}
+	if counts {
+		if err := see(c, r, history.VisitRedirect); err != nil {
+			return err
+		}
 	}
 	h["Location"] = []string{field.SentURL(target)}
 	c.W.WriteHeader(http.StatusFound)

@@ -350,14 +350,14 @@ var ViewGames = web.PageOp(viewGames, 404, 429, 503).ForVisitors()
 // viewGames shows the newest public games of a user.
 func viewGames(c *web.Request) error {
 	owner, games, more, err := games(c, c.Arg("username"))
-	if err == nil && len(games) == 0 {
-		err = record.ErrMissing // do not reveal whether the user exists
-	}
 	if kv.Missing(err) {
 		return record.NotFound("list")
 	}
 	if err != nil {
 		return err
+	}
+	if len(games) == 0 { // do not reveal whether the user exists
+		return record.NotFound("list")
 	}
 	p := GamesPage(c.Site, c.Lang(), owner, c.Site.Base+"/g/"+url.PathEscape(owner.Name), games)
 	if more {

@@ -62,9 +62,13 @@ func highlight(text, language, filename string, deadline time.Time) (tokens []ch
 		return whole, "", nil
 	}
 	g, err := find(language, filename)
-	if err == nil {
-		tokens, err = g.tokens(text, deadline)
+	if errors.Is(err, errUnknown) {
+		return whole, "", nil
 	}
+	if err != nil {
+		return nil, "", err
+	}
+	tokens, err = g.tokens(text, deadline)
 	if errors.Is(err, errUnknown) || errors.Is(err, errGivenUp) {
 		return whole, "", nil
 	}

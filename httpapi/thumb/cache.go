@@ -203,17 +203,21 @@ func (c *cache) put(ref blobs.Ref, e entry) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	temp := unfinished + rand.Text()
-	err = root.WriteFile(temp, format(ref, e), 0o600)
-	if err == nil {
-		err = place(root, temp, ref)
-	}
-	if err != nil {
+	if err := write(root, temp, ref, e); err != nil {
 		if gone := root.Remove(temp); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
 		return fmt.Errorf("thumb: storing a thumbnail: %w", err)
 	}
 	return nil
+}
+
+// write writes the entry to a temporary file and gives it its name.
+func write(root *os.Root, temp string, ref blobs.Ref, e entry) error {
+	if err := root.WriteFile(temp, format(ref, e), 0o600); err != nil {
+		return err
+	}
+	return place(root, temp, ref)
 }
 
 // remove removes the entry of a content, if it has one.

@@ -150,9 +150,10 @@ func TooLarge(f *os.File) bool {
 // which may still fail.
 func Likely(f *os.File) (bool, error) {
 	info, err := f.Stat()
-	if err == nil {
-		_, err = readHeader(io.NewSectionReader(f, 0, info.Size()))
+	if err != nil {
+		return false, err
 	}
+	_, err = readHeader(io.NewSectionReader(f, 0, info.Size()))
 	if errors.Is(err, ErrNone) {
 		return false, nil
 	}
@@ -257,10 +258,13 @@ func (s *source) thumb(size Size) (*Thumb, error) {
 		return nil, err
 	}
 	t, err := draft(h, r, edges[size], quality(qualities[size]))
-	if err == nil && len(t.Bytes) > maxPayload {
+	if err != nil {
+		return nil, err
+	}
+	if len(t.Bytes) > maxPayload {
 		return nil, refuse("its thumbnail has %d bytes", len(t.Bytes))
 	}
-	return t, err
+	return t, nil
 }
 
 // draft decodes, shrinks to the edge and encodes. A panic becomes a refusal.

@@ -172,10 +172,12 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 		if why := c.Site.Outbound.Refuses(w.form.url); why != "" {
 			refused = field.Problems{"url": why}
 		}
-		var wrong *record.Error
-		if err := web.JoinProblems(problems, w.form.CheckNew(c.Site.Store.Now()), refused); err == nil {
+		err := web.JoinProblems(problems, w.form.CheckNew(c.Site.Store.Now()), refused)
+		if err == nil {
 			continue
-		} else if !errors.As(err, &wrong) {
+		}
+		var wrong *record.Error
+		if !errors.As(err, &wrong) {
 			return err
 		}
 		text := ""
@@ -385,10 +387,13 @@ func listRemoteUploads(c *web.Request) error {
 // requestedFetch reads a remote upload that the caller may see.
 func requestedFetch(c *web.Request, tx *kv.Tx, id record.ID) (*jobs.Fetch, error) {
 	f, err := jobs.ReadFetch(tx, c.Owner(), id)
-	if err == nil && !maySee(c, f.By) {
+	if err != nil {
+		return nil, err
+	}
+	if !maySee(c, f.By) {
 		return nil, record.NotFound("remote upload")
 	}
-	return f, err
+	return f, nil
 }
 
 // Hide removes the addresses of hosts from a sentence of package outbound, unless the caller is an

@@ -190,10 +190,13 @@ func findUpload(c *web.Request) (u *inbox.Upload, err error) {
 		u, err = inbox.FindUpload(tx, c.Owner(), id)
 		return err
 	})
-	if err == nil && !maySee(c, u.By) {
+	if err != nil {
+		return nil, err
+	}
+	if !maySee(c, u.By) {
 		return nil, record.NotFound("upload")
 	}
-	return u, err
+	return u, nil
 }
 
 // maySee reports whether the caller may see an upload or remote upload that the credential by
@@ -546,11 +549,10 @@ func repeatBegin(c *web.Request, addressOf func(*inbox.Upload) string, earlier f
 		return err
 	}
 	defer release()
-	err = c.Site.Store.View(read)
-	if err == nil {
-		err = repairOffset(c, u)
+	if err := c.Site.Store.View(read); err != nil {
+		return orBusy(err)
 	}
-	if err != nil {
+	if err := repairOffset(c, u); err != nil {
 		return orBusy(err)
 	}
 	c.W.Header().Set("Location", c.Site.Prefix()+addressOf(u))
@@ -573,10 +575,13 @@ func begunBefore(tx *kv.Tx, c *web.Request, key string, request []byte) (*inbox.
 		return nil, err
 	}
 	u, err := current(inbox.FindUpload(tx, c.Owner(), began))
-	if err == nil && !maySee(c, u.By) {
+	if err != nil {
+		return nil, err
+	}
+	if !maySee(c, u.By) {
 		return nil, record.NotFound("upload")
 	}
-	return u, err
+	return u, nil
 }
 
 // finishBegin receives the first bytes of a new upload and answers with its address. If anything
@@ -584,40 +589,58 @@ func begunBefore(tx *kv.Tx, c *web.Request, key string, request []byte) (*inbox.
 // repetition can find the upload, it stays while it has bytes or a repetition is waiting for it.
 func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *Budget, at string, again find) error {
 	t, release, err := c.Site.UploadLocks.Take(c, u.ID)
-	if err == nil {
-		defer release()
-	}
-	late := false // a repetition was faster
-	if err == nil && again != nil {
-		var now *inbox.Upload
-		err = c.Site.Store.View(func(tx *kv.Tx) (err error) { now, err = again(tx); return err })
-		if err == nil {
-			late = now.ID != u.ID || now.Done() || now.Offset != u.Offset
-			u = now
+	if err != nil {
+		if again == nil {
+			discardBegun(c, u)
 		}
+		return err
 	}
-	if err == nil && b.piece && !late {
-		err = takePiece(c, u, budget, b.sum, t)
-	}
-	if err == nil {
-		err = repairOffset(c, u)
+	defer release()
+	u, err = takeFirstPiece(c, u, b, budget, t, again)
+	if err != nil && again == nil {
+		discardBegun(c, u)
+		return err
 	}
 	if err != nil {
 		e, _ := web.ClientError(err)
 		final := e.Fault == record.Missing || e.Fault == record.Gone || e.Fault == record.WrongType
-		if again != nil && !final && (t == nil || t.Over.Load() || u.Offset > 0) {
+		if !final && (t.Over.Load() || u.Offset > 0) {
 			return err
 		}
-		if e := forgetUpload(c, u); e != nil && !kv.Missing(e) {
-			c.Site.Log.Warn("cannot remove an upload that did not start; the sweep will remove it", "error", e)
-		}
-		if again != nil {
-			err = orBusy(err)
-		}
-		return err
+		discardBegun(c, u)
+		return orBusy(err)
 	}
 	c.W.Header().Set("Location", c.Site.Prefix()+at)
 	return answerUpload(c, http.StatusCreated, u)
+}
+
+// takeFirstPiece receives the bytes that came with the request for a new upload, unless a repetition was faster. It
+// returns the upload as it is afterwards, also with an error.
+func takeFirstPiece(
+	c *web.Request, u *inbox.Upload, b uploadOptions, budget *Budget, t *web.UploadLock, again find,
+) (*inbox.Upload, error) {
+	late := false // a repetition was faster
+	if again != nil {
+		var now *inbox.Upload
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { now, err = again(tx); return err }); err != nil {
+			return u, err
+		}
+		late = now.ID != u.ID || now.Done() || now.Offset != u.Offset
+		u = now
+	}
+	if b.piece && !late {
+		if err := takePiece(c, u, budget, b.sum, t); err != nil {
+			return u, err
+		}
+	}
+	return u, repairOffset(c, u)
+}
+
+// discardBegun removes an upload whose address the client does not have.
+func discardBegun(c *web.Request, u *inbox.Upload) {
+	if err := forgetUpload(c, u); err != nil && !kv.Missing(err) {
+		c.Site.Log.Warn("cannot remove an upload that did not start; the sweep will remove it", "error", err)
+	}
 }
 
 // orBusy is the error for a request with an Idempotency-Key whose upload was removed meanwhile: the

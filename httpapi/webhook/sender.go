@@ -171,11 +171,11 @@ func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 		return // removed in the meantime
 	}
 	var t jobs.Try
-	if err == nil {
-		t = c.try(ctx, h, Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n})
-	} else {
+	if err != nil {
 		c.log.Error("cannot read a delivery", "webhook", p.Hook, "delivery", p.ID, "error", err)
 		t = jobs.Try{At: time.Now().UTC(), Error: "The delivery cannot be read. The server's log has details."}
+	} else {
+		t = c.try(ctx, h, Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n})
 	}
 	if ctx.Err() != nil && t.Error != "" {
 		return // cut off
