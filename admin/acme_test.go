@@ -97,7 +97,8 @@ func TestACMEDirectory(t *testing.T) {
 		var conn *tls.Conn
 		// The first handshake waits for the certificate and may time out.
 		p.until("a handshake succeeds", func() (ok bool) {
-			conn, err = tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "kist.example.org"}) //nolint:gosec // the root of pebble is made when it starts
+			// the root of pebble is made when it starts
+			conn, err = tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "kist.example.org"}) //nolint:gosec
 			if err != nil {
 				t.Logf("%v; the server says: %s", err, s.log.String())
 			}
@@ -185,10 +186,14 @@ func answerName(conn net.Conn) {
 		return
 	}
 	q := m.Questions[0]
-	answer := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
+	answer := dnsmessage.Message{
+		Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions,
+	}
 	if q.Type == dnsmessage.TypeA {
 		answer.Answers = []dnsmessage.Resource{{
-			Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}, Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}},
+			Header: dnsmessage.ResourceHeader{
+				Name: q.Name, Type: q.Type, Class: q.Class,
+			}, Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}},
 		}}
 	}
 	text, err := answer.Pack()

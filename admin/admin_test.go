@@ -309,7 +309,13 @@ func TestNoDataDirectory(t *testing.T) {
 			is := is.New(t)
 			p := newPlace(t)
 			r := p.run("", strings.Fields(command)...)
-			is.Equal(r, result{3, "", "There is no data directory at ./kist-data; kist serve and kist user add make one, and --data-dir names another.\n"})
+			is.Equal(
+				r,
+				result{
+					3, "",
+					"There is no data directory at ./kist-data; kist serve and kist user add make one, and --data-dir names another.\n",
+				},
+			)
 			left, err := os.ReadDir(p.dir)
 			is.NoErr(err)
 			is.Equal(len(left), 0)
@@ -584,7 +590,9 @@ func TestHelp(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
 	acts := strings.Fields("help admin display-name password-stdin yes user name scope expires now url")
-	for _, command := range []string{"serve", "user add", "user remove", "key create", "key list", "tokens disable", "gc", "healthcheck"} {
+	for _, command := range []string{
+		"serve", "user add", "user remove", "key create", "key list", "tokens disable", "gc", "healthcheck",
+	} {
 		r := p.run("", append(strings.Fields(command), "--help")...)
 		is.Equal(r.code, 0)
 		flags := regexp.MustCompile(`(?m)^ +(?:-h, )?--([a-z-]+)`).FindAllStringSubmatch(r.out, -1)
@@ -620,7 +628,10 @@ func TestKeys(t *testing.T) {
 			LastUsedAt         *time.Time
 		}
 	}
-	is.NoErr(json.Unmarshal([]byte(p.must("key", "create", "--user", "ann", "--name", "phone", "--scope", "read", "--expires", "2h", "--json")), &made))
+	is.NoErr(json.Unmarshal(
+		[]byte(p.must("key", "create", "--user", "ann", "--name", "phone", "--scope", "read", "--expires", "2h", "--json")),
+		&made,
+	))
 	is.True(strings.HasPrefix(made.Key, "kist_"))
 	is.Equal(made.Data.Name, "phone")
 	is.Equal(made.Data.Username, "ann")
@@ -633,11 +644,17 @@ func TestKeys(t *testing.T) {
 	is.Equal(len(all), 2)
 	is.Equal(all[0]["name"], "laptop")
 	is.Equal(all[0]["expiresAt"], nil)
-	is.Equal(p.run("", "key", "create", "--user", "ann", "--name", "\x1b[2J"), result{2, "", "--name: must not contain control characters; kist key create --help shows how it is used.\n"})
+	is.Equal(
+		p.run("", "key", "create", "--user", "ann", "--name", "\x1b[2J"),
+		result{2, "", "--name: must not contain control characters; kist key create --help shows how it is used.\n"},
+	)
 	_, told := all[0]["key"]
 	is.True(!told) // a secret is shown once
 
-	is.Equal(p.must("key", "revoke", all[0]["id"].(string)), `The key "laptop" of ann is revoked: it is refused from the next request on.`)
+	is.Equal(
+		p.must("key", "revoke", all[0]["id"].(string)),
+		`The key "laptop" of ann is revoked: it is refused from the next request on.`,
+	)
 	status, _ = p.get("/api/v1/files", key)
 	is.Equal(status, 401)
 	s.stop()
@@ -720,7 +737,10 @@ func TestPasswordInUTF8(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
-	is.Equal(p.run("gr\xfcne Wiese\n", "user", "add", "ann", "--admin", "--password-stdin"), result{2, "", "The password must be valid UTF-8.\n"})
+	is.Equal(
+		p.run("gr\xfcne Wiese\n", "user", "add", "ann", "--admin", "--password-stdin"),
+		result{2, "", "The password must be valid UTF-8.\n"},
+	)
 	is.Equal(p.run("gr\u00fcne Wiese\n", "user", "add", "ann", "--admin", "--password-stdin").code, 0)
 }
 
@@ -728,7 +748,13 @@ func TestCommonPasswords(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
-	common, named := result{2, "", "The password is one of the most common passwords. Choose another.\n"}, result{2, "", "The password is easy to guess: repeats, rows such as 1234 or qwerty, and the names of user and server count as one character. Choose another.\n"}
+	common, named := result{
+		2, "", "The password is one of the most common passwords. Choose another.\n",
+	}, result{
+		2, "",
+		"The password is easy to guess: repeats, rows such as 1234 or qwerty, and the names of user and server count as " +
+			"one character. Choose another.\n",
+	}
 	is.Equal(p.run("Iloveyou\n", "user", "add", "ann", "--admin", "--password-stdin"), common)
 	is.Equal(p.run("Ann-Anna\n", "user", "add", "ann", "--admin", "--password-stdin"), named)
 	p.ann()
@@ -763,7 +789,10 @@ func TestRemoveUserTells(t *testing.T) {
 	p.write("in/a.txt", "hello")
 	p.write("in/b.txt", "hi")
 	p.must("import", "in", "--user", "bob")
-	is.Equal(p.run("", "user", "remove", "bob").err, "This removes the account and everything it keeps (2 items, 7 B of files): add --yes to confirm.\n")
+	is.Equal(
+		p.run("", "user", "remove", "bob").err,
+		"This removes the account and everything it keeps (2 items, 7 B of files): add --yes to confirm.\n",
+	)
 	var left struct{ Items, Bytes int }
 	is.NoErr(json.Unmarshal([]byte(p.must("user", "remove", "bob", "--yes", "--json")), &left))
 	is.Equal(left.Items, 2)
@@ -793,11 +822,15 @@ func TestEnvironment(t *testing.T) {
 	p.env = []string{"KIST_DATADIR=elsewhere", "KIST_JSON=false"}
 	r = p.run("", "version")
 	is.Equal(r.code, 0)
-	is.Equal(r.err, "The environment variable KIST_DATADIR is not known and has no effect; kist --help shows those that are known.\n")
+	is.Equal(
+		r.err,
+		"The environment variable KIST_DATADIR is not known and has no effect; kist --help shows those that are known.\n",
+	)
 
 	for env, want := range map[string]string{
-		"KIST_DATA_DIR=a KIST_DATA_DIR_FILE=where":  "KIST_DATA_DIR and KIST_DATA_DIR_FILE are both set; keep one of them.\n",
-		"KIST_DATA_DIR_FILE=gone":                   "Cannot read the file that KIST_DATA_DIR_FILE names: open gone: no such file or directory.\n",
+		"KIST_DATA_DIR=a KIST_DATA_DIR_FILE=where": "KIST_DATA_DIR and KIST_DATA_DIR_FILE are both set; keep one of them.\n",
+		"KIST_DATA_DIR_FILE=gone": "Cannot read the file that KIST_DATA_DIR_FILE names: open gone: no " +
+			"such file or directory.\n",
 		"KIST_PASSWORD=a KIST_PASSWORD_FILE=secret": "KIST_PASSWORD and KIST_PASSWORD_FILE are both set; keep one of them.\n",
 	} {
 		p.env = strings.Fields(env)
@@ -807,7 +840,9 @@ func TestEnvironment(t *testing.T) {
 	p.env = []string{"KIST_MAX_UPLOAD_SIZE=huge"}
 	r = p.run("", "serve")
 	is.Equal(r.code, 2)
-	is.True(strings.Contains(r.err, `"huge" must be a number of bytes such as 500MB, 5GiB or 1048576 (from KIST_MAX_UPLOAD_SIZE)`))
+	is.True(strings.Contains(
+		r.err, `"huge" must be a number of bytes such as 500MB, 5GiB or 1048576 (from KIST_MAX_UPLOAD_SIZE)`,
+	))
 }
 
 // What a command is to do is said on its command line and nowhere else.
@@ -816,7 +851,10 @@ func TestEnvironmentDoesNotAct(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()
-	for _, env := range []string{"KIST_YES", "KIST_ADMIN", "KIST_USER", "KIST_NAME", "KIST_SCOPE", "KIST_EXPIRES", "KIST_NOW", "KIST_PASSWORD_STDIN", "KIST_URL"} {
+	for _, env := range []string{
+		"KIST_YES", "KIST_ADMIN", "KIST_USER", "KIST_NAME", "KIST_SCOPE", "KIST_EXPIRES", "KIST_NOW", "KIST_PASSWORD_STDIN",
+		"KIST_URL",
+	} {
 		p.env = append(p.env, env+"=true")
 	}
 	r := p.run("", "user", "remove", "ann")
@@ -852,9 +890,15 @@ func TestHealthcheckAsks(t *testing.T) {
 	p.addr = "127.0.0.1:0"
 	r := p.run("", "healthcheck")
 	is.Equal(r.code, 1)
-	is.Equal(r.err, "--listen 127.0.0.1:0 leaves the port to the system, and it is not known in ./kist-data: no server answers; say with --url where the server is found.\n")
+	is.Equal(
+		r.err,
+		"--listen 127.0.0.1:0 leaves the port to the system, and it is not known in ./kist-data: no server answers; say "+
+			"with --url where the server is found.\n",
+	)
 	p.certify(1)
-	for scheme, env := range map[string][]string{"http": nil, "https": {"KIST_TLS_CERT=cert.pem", "KIST_TLS_KEY=key.pem"}} {
+	for scheme, env := range map[string][]string{
+		"http": nil, "https": {"KIST_TLS_CERT=cert.pem", "KIST_TLS_KEY=key.pem"},
+	} {
 		p.env = env
 		s := p.serve()
 		_, at, _ := strings.Cut(s.log.String(), "listens on ")
@@ -882,7 +926,11 @@ func TestLockedWithoutServer(t *testing.T) {
 	defer store.Close()
 	r := p.run("", "user", "list")
 	is.Equal(r.code, 1)
-	is.True(matches("The data directory is in use by process "+pid(os.Getpid())+", which does not answer on …kist.sock; wait until it has ended, or stop it.\n", r.err))
+	is.True(matches(
+		"The data directory is in use by process "+pid(os.Getpid())+", which does not answer on …kist.sock; wait until "+
+			"it has ended, or stop it.\n",
+		r.err,
+	))
 }
 
 // Commands on a stopped instance wait for one another.
@@ -927,5 +975,12 @@ func TestAsked(t *testing.T) {
 	is.True(strings.HasPrefix(p.must("help"), "Usage: kist "))
 
 	p.write("bk.tar", "")
-	is.Equal(p.run("", "verify", "bk.tar"), result{2, "", "There is a file at bk.tar, not a folder; to check a tar, restore it into an empty folder: kist restore bk.tar --data-dir FOLDER.\n"})
+	is.Equal(
+		p.run("", "verify", "bk.tar"),
+		result{
+			2, "",
+			"There is a file at bk.tar, not a folder; to check a tar, restore it into an empty folder: kist restore bk.tar " +
+				"--data-dir FOLDER.\n",
+		},
+	)
 }

@@ -74,7 +74,9 @@ func (p *place) post(path, key, kind string, body io.Reader) string {
 func (p *place) everything(key string) map[string]string {
 	p.t.Helper()
 	all := map[string]string{}
-	for _, kind := range []string{"files", "bookmarks", "notes", "snippets", "recipes", "games", "shorten", "tags", "folders"} {
+	for _, kind := range []string{
+		"files", "bookmarks", "notes", "snippets", "recipes", "games", "shorten", "tags", "folders",
+	} {
 		status, text := p.get("/api/v1/"+kind+"?limit=100", key)
 		if status != http.StatusOK {
 			p.t.Fatalf("%s: %d %s", kind, status, text)
@@ -102,7 +104,9 @@ func (s *server) inhabit() (key string) {
 	s.ann()
 	// A check of a bookmark would change it at any time.
 	settings := s.must("key", "create", "--user", "ann", "--name", "settings", "--scope", "admin")
-	s.send(http.MethodPatch, "/api/v1/admin/settings", settings, "application/json", strings.NewReader(`{"linkChecks":false}`))
+	s.send(
+		http.MethodPatch, "/api/v1/admin/settings", settings, "application/json", strings.NewReader(`{"linkChecks":false}`),
+	)
 	key = s.must("key", "create", "--user", "ann", "--name", "test")
 	for i := range 5 {
 		s.upload(key, fmt.Sprintf("file %d.txt", i), strings.Repeat(fmt.Sprint(i), 1000*i))
@@ -250,7 +254,12 @@ func TestBackupRefuses(t *testing.T) {
 
 	p := newPlace(t)
 	is.Equal(p.run("", "restore", "nowhere").code, 3)
-	is.Equal(p.run("not a tar at all, but long enough to be taken for the first block of one"+strings.Repeat(" ", 600), "restore", "-").code, 1)
+	is.Equal(
+		p.run(
+			"not a tar at all, but long enough to be taken for the first block of one"+strings.Repeat(" ", 600), "restore", "-",
+		).code,
+		1,
+	)
 	r = p.run("", "restore", "-")
 	is.Equal(r.code, 1)
 	is.True(strings.Contains(r.err, "no journal in standard input"))
@@ -315,7 +324,9 @@ func TestBackupForgets(t *testing.T) {
 	key := s.inhabit()
 	id := s.upload(key, "gone.txt", "gone")
 	s.must("backup", "copy")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://"+s.addr+"/api/v1/files/"+id+"?permanent=true", nil)
+	req, err := http.NewRequestWithContext(
+		t.Context(), http.MethodDelete, "http://"+s.addr+"/api/v1/files/"+id+"?permanent=true", nil,
+	)
 	is.NoErr(err)
 	req.Header.Set("x-api-key", key)
 	resp, err := http.DefaultClient.Do(req)
@@ -378,11 +389,15 @@ func TestVerify(t *testing.T) {
 	}{
 		"content gone":    {func(dir string) { is.NoErr(os.Remove(blob(dir))) }, "its bytes are missing", true},
 		"content flipped": {func(dir string) { flip(blob(dir), 0) }, "its bytes are damaged", true},
-		"content torn":    {func(dir string) { is.NoErr(os.Truncate(blob(dir), 10)) }, "its bytes are 10 and should be", true},
-		"log flipped":     {func(dir string) { flip(log(dir), 500) }, "journal/log-0000000000000000 is damaged at byte", false},
-		"log head":        {func(dir string) { flip(log(dir), 3) }, "journal/log-0000000000000000 is damaged at byte 0", false},
-		"log end":         {func(dir string) { flip(log(dir), -2) }, "journal/log-0000000000000000 is damaged", false},
-		"log torn":        {func(dir string) { is.NoErr(os.Truncate(log(dir), 1000)) }, "journal/log-0000000000000000 is damaged", false},
+		"content torn": {func(dir string) {
+			is.NoErr(os.Truncate(blob(dir), 10))
+		}, "its bytes are 10 and should be", true},
+		"log flipped": {func(dir string) { flip(log(dir), 500) }, "journal/log-0000000000000000 is damaged at byte", false},
+		"log head":    {func(dir string) { flip(log(dir), 3) }, "journal/log-0000000000000000 is damaged at byte 0", false},
+		"log end":     {func(dir string) { flip(log(dir), -2) }, "journal/log-0000000000000000 is damaged", false},
+		"log torn": {func(dir string) {
+			is.NoErr(os.Truncate(log(dir), 1000))
+		}, "journal/log-0000000000000000 is damaged", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -453,7 +468,10 @@ func TestBackupWithoutParent(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()
-	is.Equal(p.run("", "backup", "mnt/kist"), result{1, "", "No backup was made: there is no folder at mnt; create it, or mount the disk that should be there.\n"})
+	is.Equal(
+		p.run("", "backup", "mnt/kist"),
+		result{1, "", "No backup was made: there is no folder at mnt; create it, or mount the disk that should be there.\n"},
+	)
 	is.True(!p.exists(p.path("mnt")))
 	is.NoErr(os.Mkdir(p.path("mnt"), 0o700))
 	p.must("backup", "mnt/kist")
@@ -526,7 +544,9 @@ func TestBackupKeepsLinks(t *testing.T) {
 	is.NoErr(os.MkdirAll(p.path("disk", "copy"), 0o755))
 	is.NoErr(os.Mkdir(p.path("empty"), 0o700))
 	is.NoErr(os.Mkdir(p.path("dir.tar"), 0o700))
-	for link, to := range map[string]string{"copy": "disk/copy", "first.tar": "disk/second.tar", "again.tar": "first.tar"} {
+	for link, to := range map[string]string{
+		"copy": "disk/copy", "first.tar": "disk/second.tar", "again.tar": "first.tar",
+	} {
 		is.NoErr(os.Symlink(to, p.path(link)))
 	}
 	for _, dest := range []string{"copy", "first.tar", "again.tar"} {
@@ -557,7 +577,9 @@ func TestEmptyJournal(t *testing.T) {
 		is.NoErr(os.Remove(name))
 	}
 	for range 2 { // an empty folder, then none
-		for _, args := range [][]string{{"verify"}, {"backup", "copy"}, {"restore", "kist-data", "--data-dir", "new"}, {"user", "list"}} {
+		for _, args := range [][]string{
+			{"verify"}, {"backup", "copy"}, {"restore", "kist-data", "--data-dir", "new"}, {"user", "list"},
+		} {
 			r := p.run("", args...)
 			is.Equal(r.code, 1)
 			is.True(strings.Contains(r.err, "kist-data, but the file INSTANCE says"))

@@ -39,7 +39,12 @@ func (p *place) onDisk() (files int, size int64) {
 func (s *server) put(key, slug string, b []byte) [32]byte {
 	s.t.Helper()
 	up := &bytes.Buffer{}
-	fmt.Fprintf(up, "--x\r\nContent-Disposition: form-data; name=\"slug\"\r\n\r\n%s\r\n--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"%s.bin\"\r\n\r\n", slug, slug)
+	fmt.Fprintf(
+		up,
+		"--x\r\nContent-Disposition: form-data; name=\"slug\"\r\n\r\n%s\r\n--x\r\nContent-Disposition: form-data; "+
+			"name=\"file\"; filename=\"%s.bin\"\r\n\r\n",
+		slug, slug,
+	)
 	up.Write(b)
 	up.WriteString("\r\n--x--\r\n")
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.addr+"/api/v1/upload", up)
@@ -221,7 +226,9 @@ func TestCacheFaults(t *testing.T) {
 	// download reports whether all of a content came, from a byte on. What came is right.
 	download := func(i, from int) bool {
 		want := contents[i][from:]
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/x/file-%d", s.addr, i), http.NoBody)
+		req, err := http.NewRequestWithContext(
+			t.Context(), http.MethodGet, fmt.Sprintf("http://%s/x/file-%d", s.addr, i), http.NoBody,
+		)
 		is.NoErr(err)
 		req.Header.Set("X-Api-Key", key)
 		status := http.StatusOK
@@ -300,7 +307,10 @@ func TestCacheMemory(t *testing.T) {
 	j.ann()
 	key := j.must("key", "create", "--user", "ann", "--name", "test")
 	s, end := j.served("--cache-size", "256MiB")
-	s.awaits("it listens", func() bool { status, _, err := j.ask("/healthz"); return err == nil && status == http.StatusOK })
+	s.awaits("it listens", func() bool {
+		status, _, err := j.ask("/healthz")
+		return err == nil && status == http.StatusOK
+	})
 	const count, size, limit = 32, 32 << 20, 256 << 20
 	sums := make([][32]byte, count)
 	for i := range sums {
@@ -341,7 +351,9 @@ func TestNothingWithoutStore(t *testing.T) {
 			p.ann()
 			key := p.must("key", "create", "--user", "ann", "--name", "test")
 			p.within = func(cmd *exec.Cmd) { // -D: the server stays the child
-				cmd.Args = append([]string{strace, "-D", "-f", "-e", "trace=connect", "-o", p.path("trace"), cmd.Path}, cmd.Args[1:]...)
+				cmd.Args = append([]string{
+					strace, "-D", "-f", "-e", "trace=connect", "-o", p.path("trace"), cmd.Path,
+				}, cmd.Args[1:]...)
 				cmd.Path = strace
 			}
 			s := p.start()

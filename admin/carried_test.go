@@ -80,7 +80,9 @@ func TestSmallFilesAfterPowerCut(t *testing.T) {
 	is.Equal(s.run("", "backup", "folder").code, 0)
 	is.Equal(s.run("", "backup", "file.tar").code, 0)
 	is.Equal(s.run("", "--data-dir", "folder", "verify").code, 0)
-	for name, source := range map[string]string{"a folder": s.path("folder"), "a tar": s.path("file.tar"), "a copy": cut, "a tar of a copy": "-"} {
+	for name, source := range map[string]string{
+		"a folder": s.path("folder"), "a tar": s.path("file.tar"), "a copy": cut, "a tar of a copy": "-",
+	} {
 		p := newPlace(t)
 		r := p.run(b.String(), "restore", source)
 		if r.err != "" || r.code != 0 {

@@ -53,7 +53,11 @@ func copiers(t *testing.T) []copier {
 	all := []copier{
 		{"blocks at random", nil, copyBlocks},
 		tool("cp", `cp -a "$1" "$2"`, 1),
-		tool("tar", `mkdir -m 700 "$2" && cd "$1" && tar cf "$2.tar" . 2>"$2.err"; code=$?; tar xf "$2.tar" -C "$2" && rm "$2.tar" && exit $code`, 1),
+		tool(
+			"tar",
+			`mkdir -m 700 "$2" && cd "$1" && tar cf "$2.tar" . 2>"$2.err"; code=$?; tar xf "$2.tar" -C "$2" && rm "$2.tar" && exit $code`,
+			1,
+		),
 		tool("rsync", `rsync -a --exclude /cache "$1/" "$2"`), // as the README has it
 	}
 	var some []copier
@@ -152,7 +156,8 @@ func copyBlocks(l *load, from, to string) error {
 // passing tells the names that come and go while a server runs, starts or stops.
 func passing(name string) bool {
 	base := filepath.Base(name)
-	return base == "CLEAN" || base == "CLAIM" || base == journal.RecentName || base == journal.CarriedName || strings.HasPrefix(name, "cache/")
+	return base == "CLEAN" || base == "CLAIM" || base == journal.RecentName || base == journal.CarriedName ||
+		strings.HasPrefix(name, "cache/")
 }
 
 // pacer makes a function that waits until the load has got on a little, so
@@ -161,7 +166,8 @@ func pacer(l *load, each int64) func() {
 	next := l.done.Load()
 	return func() {
 		next = max(next, l.done.Load()-each) + each/4
-		for deadline := time.Now().Add(time.Second); l.running.Load() && l.done.Load() < next && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(time.Second); l.running.Load() && l.done.Load() < next &&
+			time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}
 	}

@@ -90,7 +90,10 @@ var damages = []damage{
 	edit("zeroed in a block", func(b []byte, rnd *rand.Rand) []byte { clear(someBlock(b, rnd)); return b }),
 	edit("zeroed", func(b []byte, _ *rand.Rand) []byte { clear(b); return b }),
 	edit("garbled", func(b []byte, rnd *rand.Rand) []byte { garble(b, rnd); return b }),
-	edit("given a block twice", func(b []byte, rnd *rand.Rand) []byte { copy(someBlock(b, rnd), someBlock(b, rnd)); return b }),
+	edit("given a block twice", func(b []byte, rnd *rand.Rand) []byte {
+		copy(someBlock(b, rnd), someBlock(b, rnd))
+		return b
+	}),
 	edit("given a byte more", func(b []byte, rnd *rand.Rand) []byte { return slices.Insert(b, rnd.IntN(len(b)+1), 'x') }),
 	edit("made longer", func(b []byte, _ *rand.Rand) []byte { return append(b, "what should not be here"...) }),
 }
@@ -208,7 +211,9 @@ func (r *ruin) victims() map[string]string {
 		return names
 	}
 	for _, kind := range []string{"log", "snap"} {
-		names := slices.DeleteFunc(list("journal/"+kind+"-*"), func(path string) bool { return filepath.Base(path) == journal.RecentName })
+		names := slices.DeleteFunc(list("journal/"+kind+"-*"), func(path string) bool {
+			return filepath.Base(path) == journal.RecentName
+		})
 		all["oldest "+kind], all["newest "+kind] = names[0], names[len(names)-1]
 		all["middle "+kind] = names[len(names)/2]
 	}
@@ -219,7 +224,9 @@ func (r *ruin) victims() map[string]string {
 		}
 		all[map[bool]string{true: "large content", false: "small content"}[info.Size() > 8<<20]] = path
 	}
-	for _, name := range []string{"CLEAN", "LOCK", "BACKUP", "INSTANCE", "cache/kist.db", "cache/ballast", "cache/CACHEDIR.TAG"} {
+	for _, name := range []string{
+		"CLEAN", "LOCK", "BACKUP", "INSTANCE", "cache/kist.db", "cache/ballast", "cache/CACHEDIR.TAG",
+	} {
 		all[name] = r.data(name)
 	}
 	for _, path := range list("cache/index/*") {
@@ -306,7 +313,8 @@ func (r *ruin) suffer(t *testing.T, file string, d damage, clean bool, rnd *rand
 		if k.blob != "" && filepath.Base(file) == k.blob {
 			return true
 		}
-		return k.record != nil && strings.HasPrefix(file, "journal/log-") && bytes.Contains(before, k.record) && !bytes.Contains(after, k.record)
+		return k.record != nil && strings.HasPrefix(file, "journal/log-") && bytes.Contains(before, k.record) &&
+			!bytes.Contains(after, k.record)
 	}
 	outcome = "intact"
 	s := p.start()
@@ -320,7 +328,8 @@ func (r *ruin) suffer(t *testing.T, file string, d damage, clean bool, rnd *rand
 	})
 	if !s.listens() {
 		text := s.log.String()
-		if code := s.end(); code != 1 || !refusal.MatchString(text) || !strings.Contains(text, filepath.Base(file)) && !strings.Contains(text, "journal") {
+		if code := s.end(); code != 1 || !refusal.MatchString(text) || !strings.Contains(text, filepath.Base(file)) &&
+			!strings.Contains(text, "journal") {
 			t.Fatalf("exit %d: %s", code, text)
 		}
 		if now, err := os.ReadFile(path); err == nil && !bytes.Equal(now, after) {
@@ -351,7 +360,9 @@ func (r *ruin) suffer(t *testing.T, file string, d damage, clean bool, rnd *rand
 	// Whatever is wrong is found while the server runs, and from then on a
 	// crash loses nothing more.
 	p.until("the journal was checked", func() bool { return p.checked(t) })
-	status, _ := p.post("/api/v1/notes", "application/json", strings.NewReader(`{"content": "written after the damage", "slug": "after"}`))
+	status, _ := p.post(
+		"/api/v1/notes", "application/json", strings.NewReader(`{"content": "written after the damage", "slug": "after"}`),
+	)
 	is.Equal(status, 201)
 	s.kill()
 	s = p.serve()

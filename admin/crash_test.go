@@ -109,7 +109,10 @@ func TestKillAtSnapshot(t *testing.T) {
 		c := l.clients[0]
 		th := c.add("notes")
 		of := shown{Title: th.name, Content: large}
-		is.True(c.do(http.DefaultClient, "POST", "/api/v1/notes", map[string]any{"slug": th.name, "title": of.Title, "content": of.Content}, 201, map[*thing]*shown{th: &of}, nil))
+		is.True(c.do(
+			http.DefaultClient, "POST", "/api/v1/notes",
+			map[string]any{"slug": th.name, "title": of.Title, "content": of.Content}, 201, map[*thing]*shown{th: &of}, nil,
+		))
 	}
 	// A file without a name in the journal's folder is a snapshot or the
 	// beginning of a log.
@@ -117,7 +120,8 @@ func TestKillAtSnapshot(t *testing.T) {
 		fds := fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid)
 		open, _ := os.ReadDir(fds)
 		for _, fd := range open {
-			if name, _ := os.Readlink(filepath.Join(fds, fd.Name())); strings.Contains(name, "/journal/") && strings.HasSuffix(name, "(deleted)") {
+			if name, _ := os.Readlink(filepath.Join(fds, fd.Name())); strings.Contains(name, "/journal/") &&
+				strings.HasSuffix(name, "(deleted)") {
 				return true
 			}
 		}

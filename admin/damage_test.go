@@ -76,7 +76,10 @@ func TestTornDerivedFiles(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 2)
-	names := []string{"cache/kist.db", "CLEAN", "cache", "cache/CACHEDIR.TAG", "cache/kist.db.new", "cache/ballast", "LOCK", "CLAIM", "kist.sock"}
+	names := []string{
+		"cache/kist.db", "CLEAN", "cache", "cache/CACHEDIR.TAG", "cache/kist.db.new", "cache/ballast", "LOCK", "CLAIM",
+		"kist.sock",
+	}
 	for round := range times(1, 5) {
 		for n, name := range names {
 			for k, h := range harms {
@@ -139,7 +142,9 @@ func TestTornJournal(t *testing.T) {
 	for generation := range 3 {
 		for n := range 8 {
 			title := fmt.Sprintf("note %d of generation %d", n, generation)
-			status, b, err := l.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"X-Api-Key": key, "Content-Type": "application/json"},
+			status, b, err := l.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{
+				"X-Api-Key": key, "Content-Type": "application/json",
+			},
 				fmt.Appendf(nil, `{"title": %q, "content": %q}`, title, strings.Repeat(title, 1+rand.IntN(40))))
 			is.NoErr(err)
 			if status != 201 {

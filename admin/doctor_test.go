@@ -65,12 +65,28 @@ func TestDoctor(t *testing.T) {
 		what     string
 		says     string
 	}{
-		"all well":        {1 << 40, true, []string{"--trusted-proxies", "127.0.0.1"}, 0, "ok", "uploads", "bodies up to 10 GB pass"},
-		"small bodies":    {20 << 20, true, []string{"--trusted-proxies", "127.0.0.1"}, 4, "problem", "uploads", "refuses bodies of 104.9 MB; 10.5 MB pass"},
-		"not trusted":     {1 << 40, true, nil, 4, "problem", "proxy", "a proxy that is not trusted"},
-		"does not say":    {1 << 40, false, []string{"--trusted-proxies", "127.0.0.1"}, 4, "problem", "proxy", "does not say for whom it asks"},
-		"another scheme":  {1 << 40, true, []string{"--trusted-proxies", "127.0.0.1"}, 0, "warning", "proxy", "says that visitors use https, and the base URL is http"},
-		"another host":    {1 << 40, true, []string{"--trusted-proxies", "127.0.0.1"}, 4, "problem", "proxy", "and are refused with status 421"},
+		"all well": {
+			1 << 40, true, []string{"--trusted-proxies", "127.0.0.1"}, 0, "ok", "uploads", "bodies up to 10 GB pass",
+		},
+		"small bodies": {
+			20 << 20, true,
+			[]string{"--trusted-proxies", "127.0.0.1"},
+			4, "problem", "uploads",
+			"refuses bodies of 104.9 MB; 10.5 MB pass",
+		},
+		"not trusted": {1 << 40, true, nil, 4, "problem", "proxy", "a proxy that is not trusted"},
+		"does not say": {
+			1 << 40, false, []string{"--trusted-proxies", "127.0.0.1"}, 4, "problem", "proxy", "does not say for whom it asks",
+		},
+		"another scheme": {
+			1 << 40, true,
+			[]string{"--trusted-proxies", "127.0.0.1"},
+			0, "warning", "proxy",
+			"says that visitors use https, and the base URL is http",
+		},
+		"another host": {
+			1 << 40, true, []string{"--trusted-proxies", "127.0.0.1"}, 4, "problem", "proxy", "and are refused with status 421",
+		},
 		"nothing between": {1 << 40, false, nil, 0, "ok", "proxy", "none in between"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +144,10 @@ func TestDoctor(t *testing.T) {
 		p.ann()
 		s := p.serve("--allow-outbound", "127.0.0.1")
 		key := p.must("key", "create", "--user", "ann", "--name", "laptop")
-		hook := p.send("POST", "/api/v1/integrations/webhooks", key, "application/json", strings.NewReader(`{"name":"lamp","url":"`+target.URL+`/secret","events":["*"]}`))
+		hook := p.send(
+			"POST", "/api/v1/integrations/webhooks", key, "application/json",
+			strings.NewReader(`{"name":"lamp","url":"`+target.URL+`/secret","events":["*"]}`),
+		)
 		var made struct{ Webhook struct{ ID string } }
 		is.NoErr(json.Unmarshal([]byte(hook), &made))
 		try := func() {
@@ -183,7 +202,8 @@ func TestDoctor(t *testing.T) {
 		s := newPlace(t).serve()
 		s.inhabit()
 		s.must("backup", "copy")
-		s.upload(s.must("key", "create", "--user", "ann", "--name", "other"), "again.txt", "1"+strings.Repeat("1", 999)) // what a file has already
+		// what a file has already
+		s.upload(s.must("key", "create", "--user", "ann", "--name", "other"), "again.txt", "1"+strings.Repeat("1", 999))
 		all, err := filepath.Glob(s.data("blobs", "??", "*"))
 		is.NoErr(err)
 		is.Equal(len(all), 5)
@@ -212,12 +232,17 @@ func TestDoctor(t *testing.T) {
 			is.True(strings.Contains(r.out, "problem  contents: the bytes of "))
 			is.True(strings.Contains(r.out, "warning  backup: the latest is 8 days old"))
 			is.True(strings.Contains(r.out, "ok       journal: intact"))
-			is.True(strings.Contains(r.out, "a plain copy of the data directory (cp, rsync) is good if it takes less than 72 h (limited by how long kist keeps old logs, at "))
+			is.True(strings.Contains(
+				r.out,
+				"a plain copy of the data directory (cp, rsync) is good if it takes less than 72 h (limited by how long kist "+
+					"keeps old logs, at ",
+			))
 
 			is.NoErr(os.WriteFile(s.data("STORE"), []byte(`{"format":1,"files":"s3://bucket/home"}`), 0o600))
 			found := "ok       contents: 2 files are not on this disk; "
 			if running {
-				found = "problem  contents: 2 files are not on this disk but in s3://bucket/home, and the server was started without it\n" +
+				found = "problem  contents: 2 files are not on this disk but in s3://bucket/home, and the server was started " +
+					"without it\n" +
 					"         → start it with --store s3://bucket/home\n"
 			}
 			is.True(strings.Contains(s.run("", "doctor").out, found))
@@ -273,18 +298,22 @@ func TestDoctorIssuer(t *testing.T) {
 	for name, row := range map[string]struct {
 		state, says, change string
 	}{
-		"":                {"ok", at + " answers and sends browsers back to http://" + p.addr + "/login/oidc/callback", ""},
-		"away":            {"problem", at + ": ", "--oidc-issuer"},
-		"another":         {"problem", "did not match", "--oidc-issuer"},
-		"unknown address": {"problem", "refuses to start a sign-in (status 400)", "allow the redirect address http://" + p.addr + "/login/oidc/callback"},
-		"late":            {"problem", "its clock differs by 1h0m", "set both clocks"},
+		"":        {"ok", at + " answers and sends browsers back to http://" + p.addr + "/login/oidc/callback", ""},
+		"away":    {"problem", at + ": ", "--oidc-issuer"},
+		"another": {"problem", "did not match", "--oidc-issuer"},
+		"unknown address": {
+			"problem", "refuses to start a sign-in (status 400)",
+			"allow the redirect address http://" + p.addr + "/login/oidc/callback",
+		},
+		"late": {"problem", "its clock differs by 1h0m", "set both clocks"},
 	} {
 		state.Store(name)
 		r := s.run("", "doctor", "--json")
 		var all []struct{ What, State, Text, Change string }
 		is.NoErr(json.Unmarshal([]byte(r.out), &all))
 		i := slices.IndexFunc(all, func(f struct{ What, State, Text, Change string }) bool { return f.What == "issuer" })
-		if i < 0 || all[i].State != row.state || !strings.Contains(all[i].Text, row.says) || !strings.Contains(all[i].Change, row.change) {
+		if i < 0 || all[i].State != row.state || !strings.Contains(all[i].Text, row.says) ||
+			!strings.Contains(all[i].Change, row.change) {
 			t.Errorf("%s: %s", name, r.out)
 		}
 	}

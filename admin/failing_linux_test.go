@@ -42,7 +42,10 @@ func (p *place) ask(key, method, path, kind, body string) (int, http.Header, str
 // inject makes a system call of the running server fail until letGo is called.
 func (s *server) inject(what, call string, with syscall.Errno) (letGo func()) {
 	s.t.Helper()
-	cmd := exec.Command("strace", "-f", "-e", "trace="+call, "-e", "inject="+call+":error="+unix.ErrnoName(with), "-o", "/dev/null", "-p", strconv.Itoa(s.cmd.Process.Pid))
+	cmd := exec.Command(
+		"strace", "-f", "-e", "trace="+call, "-e", "inject="+call+":error="+unix.ErrnoName(with), "-o", "/dev/null", "-p",
+		strconv.Itoa(s.cmd.Process.Pid),
+	)
 	log := new(buffer)
 	cmd.Stdout, cmd.Stderr = log, log
 	is.New(s.t).NoErr(cmd.Start())
@@ -112,7 +115,10 @@ func TestSyncsFail(t *testing.T) {
 	is.Equal(strings.Count(body, `"content":"note `), len(acknowledged))
 	is.Equal(create(), http.StatusServiceUnavailable)
 	letGo()
-	p.until("the server is ready again", func() bool { status, _, _ := ask("GET", "/readyz", ""); return status == http.StatusOK })
+	p.until("the server is ready again", func() bool {
+		status, _, _ := ask("GET", "/readyz", "")
+		return status == http.StatusOK
+	})
 	for range 10 {
 		is.Equal(create(), http.StatusCreated)
 	}
@@ -183,7 +189,10 @@ func TestQuotaUsedUp(t *testing.T) {
 
 	letGo := server.inject(what, "fdatasync", syscall.EDQUOT) // of the journal
 	p.until("a record is refused", func() bool { status, _ := note(); return status != http.StatusCreated })
-	p.until("/readyz says so", func() bool { status, body := ready(); return status == 503 && body == "The disk is full.\n" })
+	p.until("/readyz says so", func() bool {
+		status, body := ready()
+		return status == 503 && body == "The disk is full.\n"
+	})
 	begun := time.Now()
 	p.until("the server has looked at the disk again", func() bool {
 		full(note())
@@ -200,7 +209,10 @@ func TestQuotaUsedUp(t *testing.T) {
 
 	letGo = server.inject(what, "fsync", syscall.ENOSPC) // of files
 	full(upload("refused"))
-	p.until("/readyz says so", func() bool { status, body := ready(); return status == 503 && body == "The disk is full.\n" })
+	p.until("/readyz says so", func() bool {
+		status, body := ready()
+		return status == 503 && body == "The disk is full.\n"
+	})
 	begun = time.Now()
 	p.until("the server has looked at the disk again", func() bool {
 		status, _ := ready()
@@ -301,7 +313,10 @@ func TestStartOnFailingDisk(t *testing.T) {
 		call, _, _ := strings.Cut(inject, ":")
 		failing := *p
 		failing.within = func(cmd *exec.Cmd) {
-			cmd.Args = append([]string{strace, "-f", "-o", "/dev/null", "-P", p.data("journal", log), "-P", log, "-e", "trace=" + call, "-e", "inject=" + inject, cmd.Path}, cmd.Args[1:]...)
+			cmd.Args = append([]string{
+				strace, "-f", "-o", "/dev/null", "-P", p.data("journal", log), "-P", log, "-e", "trace=" + call, "-e",
+				"inject=" + inject, cmd.Path,
+			}, cmd.Args[1:]...)
 			cmd.Path = strace
 		}
 		s := failing.start()

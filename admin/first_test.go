@@ -108,7 +108,9 @@ func olderAnswers(t *testing.T, from string) {
 	}
 	same()
 	id := older.Answers["notes"].(map[string]any)["data"].([]any)[0].(map[string]any)["id"].(string)
-	for _, change := range [][3]string{{"DELETE", "notes/" + id, ""}, {"POST", "trash/restore", `{"ids":["` + id + `"]}`}} {
+	for _, change := range [][3]string{
+		{"DELETE", "notes/" + id, ""}, {"POST", "trash/restore", `{"ids":["` + id + `"]}`},
+	} {
 		p.send(change[0], "/api/v1/"+change[1], older.Key, "application/json", strings.NewReader(change[2]))
 	}
 	is.Equal(read("trash").(map[string]any)["total"], trashed)

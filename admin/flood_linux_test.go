@@ -61,7 +61,10 @@ func (s *server) signsIn(client *http.Client) time.Duration {
 	s.t.Helper()
 	begun := time.Now()
 	for deadline := begun.Add(signInMost); ; {
-		res, err := client.Post("http://"+s.addr+"/api/v1/auth/login", "application/json", strings.NewReader(`{"username":"ann","password":"correct horse"}`))
+		res, err := client.Post(
+			"http://"+s.addr+"/api/v1/auth/login", "application/json",
+			strings.NewReader(`{"username":"ann","password":"correct horse"}`),
+		)
 		if err != nil {
 			if time.Now().After(deadline) {
 				s.t.Fatal(err)
@@ -176,7 +179,10 @@ func TestFloodOfPages(t *testing.T) {
 	}
 	s.underFlood(quiet)
 	work.Wait()
-	t.Logf("%d MiB before, %d MiB at most; the largest page has %d bytes, %d refused", before, s.peak(), largest.Load(), refused.Load())
+	t.Logf(
+		"%d MiB before, %d MiB at most; the largest page has %d bytes, %d refused", before, s.peak(), largest.Load(),
+		refused.Load(),
+	)
 	is.True(largest.Load() <= 5<<20)
 	is.True(s.peak() < 180) // MiB, while the search index merges what was stored before
 	seen := 0

@@ -19,7 +19,9 @@ import (
 // A small disk of its own.
 func mountSmall(t *testing.T, dir, size string) {
 	t.Helper()
-	if err := syscall.Mount("kist-test", dir, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=0700,size="+size); err != nil {
+	if err := syscall.Mount(
+		"kist-test", dir, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=0700,size="+size,
+	); err != nil {
 		t.Log(err)
 		needs.LeaveOut(t, "small and read-only disks", "this user may not mount one")
 	}
@@ -78,7 +80,10 @@ func TestFullDisk(t *testing.T) {
 	}
 	status := func(method, path string, body string) (int, string) {
 		t.Helper()
-		code, b, err := l.call(http.DefaultClient, method, "/api/v1/"+path, map[string]string{"X-Api-Key": l.key, "Content-Type": "application/json"}, []byte(body))
+		code, b, err := l.call(
+			http.DefaultClient, method, "/api/v1/"+path,
+			map[string]string{"X-Api-Key": l.key, "Content-Type": "application/json"}, []byte(body),
+		)
 		is.NoErr(err)
 		return code, string(b)
 	}
@@ -107,7 +112,9 @@ func TestFullDisk(t *testing.T) {
 		fill(t, filepath.Join(disk, "filler"))
 		remove := func(n int) {
 			t.Helper()
-			i := slices.IndexFunc(slices.Concat(l.clients[n%len(l.clients):], l.clients), func(c *client) bool { return len(c.live()) > 0 })
+			i := slices.IndexFunc(slices.Concat(l.clients[n%len(l.clients):], l.clients), func(c *client) bool {
+				return len(c.live()) > 0
+			})
 			if i < 0 {
 				t.Fatal("nothing is left to remove")
 			}
@@ -121,8 +128,12 @@ func TestFullDisk(t *testing.T) {
 			remove(n)
 		}
 		full()
-		upload := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n" + strings.Repeat("x", 3<<20) + "\r\n--b--\r\n"
-		code, b, err := l.call(http.DefaultClient, "POST", "/api/v1/upload", map[string]string{"X-Api-Key": l.key, "Content-Type": "multipart/form-data; boundary=b"}, []byte(upload))
+		upload := "--b\r\nContent-Disposition: form-data; name=\"file\"; " +
+			"filename=\"f\"\r\n\r\n" + strings.Repeat("x", 3<<20) + "\r\n--b--\r\n"
+		code, b, err := l.call(
+			http.DefaultClient, "POST", "/api/v1/upload",
+			map[string]string{"X-Api-Key": l.key, "Content-Type": "multipart/form-data; boundary=b"}, []byte(upload),
+		)
 		is.NoErr(err)
 		if code != 507 {
 			t.Errorf("upload: %d %s", code, b)
@@ -218,7 +229,9 @@ func TestDoctorOnAFullDisk(t *testing.T) {
 	fill(t, filepath.Join(disk, "filler 0"))
 	r = p.run("", "doctor")
 	is.Equal(r.code, 4)
-	is.True(strings.Contains(r.out, "problem  disk: 0 B of 67.1 MB are free; no uploads are taken below 4.2 MB\n         → make room"))
+	is.True(strings.Contains(
+		r.out, "problem  disk: 0 B of 67.1 MB are free; no uploads are taken below 4.2 MB\n         → make room",
+	))
 }
 
 // A dry run reads a data directory that cannot be written to.

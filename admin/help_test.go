@@ -47,7 +47,9 @@ func TestHandbook(t *testing.T) {
 		is.True(regexp.MustCompile(`(?m)^  ` + topic.Name + ` +` + regexp.QuoteMeta(topic.Summary) + `$`).MatchString(list))
 		r := p.run("", "help", topic.Name)
 		is.Equal(r, result{0, topic.Text, ""})
-		is.True(topic.Name != "serve" && !slices.ContainsFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == topic.Name }))
+		is.True(topic.Name != "serve" && !slices.ContainsFunc(parser.Model.Children, func(n *kong.Node) bool {
+			return n.Name == topic.Name
+		}))
 	}
 	is.Equal(p.run("", "help", "backup"), p.run("", "backup", "--help"))
 	is.True(!strings.Contains(p.must("help", "backup"), "handbook"))
@@ -145,7 +147,13 @@ func TestHelpAfterFlags(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
 	page, command := p.must("help", "backups"), p.must("help", "user", "add")
-	for _, args := range [][]string{{"--data-dir", "x", "help"}, {"--data-dir=x", "help"}, {"--data-dir", "help", "help"}, {"--json", "help"}, {"help", "--json"}} {
+	for _, args := range [][]string{
+		{"--data-dir", "x", "help"},
+		{"--data-dir=x", "help"},
+		{"--data-dir", "help", "help"},
+		{"--json", "help"},
+		{"help", "--json"},
+	} {
 		is.Equal(p.must(append(args, "backups")...), page)
 		is.Equal(p.must(append(args, "user", "add")...), command)
 	}

@@ -33,7 +33,10 @@ func TestInstall(t *testing.T) {
 				t.Errorf("%s has what kist install %s prints", name, what)
 			}
 		}
-		out := install(what, "--base-url", "https://home.example.net", "--content-url", "https://bytes.example.net", "--listen", "127.0.0.1:9000")
+		out := install(
+			what, "--base-url", "https://home.example.net", "--content-url", "https://bytes.example.net", "--listen",
+			"127.0.0.1:9000",
+		)
 		for _, own := range []string{"home.example.net", "bytes.example.net", ":9000"} {
 			is.True(strings.Contains(out, own))
 		}
@@ -57,41 +60,60 @@ func TestInstall(t *testing.T) {
 	below := []string{"--base-url", "https://home.example.net/things", "--listen", "127.0.0.1:7080"}
 	out := install(append(below, "nginx")...)
 	is.True(strings.Contains(out, "location /things/ {\n        proxy_pass http://127.0.0.1:7080/;"))
-	is.True(strings.Contains(install(slices.Concat(below[:2], socket, []string{"nginx"})...), "proxy_pass http://unix:/run/kist/kist.sock:/;"))
+	is.True(strings.Contains(
+		install(slices.Concat(below[:2], socket, []string{"nginx"})...), "proxy_pass http://unix:/run/kist/kist.sock:/;",
+	))
 	out = install(append(below, "nginx", "--content-url", "https://bytes.example.net")...)
 	is.Equal(strings.Count(out, "server_name "), 2)
-	is.True(strings.Contains(out[strings.Index(out, "server_name bytes.example.net;"):], "location / {\n        proxy_pass http://127.0.0.1:7080;\n"))
+	is.True(strings.Contains(
+		out[strings.Index(out, "server_name bytes.example.net;"):],
+		"location / {\n        proxy_pass http://127.0.0.1:7080;\n",
+	))
 	out = install(append(below, "caddy", "--content-url", "https://bytes.example.net")...)
-	is.True(strings.Contains(out, "home.example.net {\n\tredir /things /things/\n\thandle_path /things/* {\n\t\treverse_proxy 127.0.0.1:7080\n\t}\n}\n"))
+	is.True(strings.Contains(
+		out,
+		"home.example.net {\n\tredir /things /things/\n\thandle_path /things/* {\n\t\treverse_proxy 127.0.0.1:7080\n\t}\n}\n",
+	))
 	is.True(strings.Contains(out, "bytes.example.net {\n\treverse_proxy 127.0.0.1:7080\n}\n"))
 	out = install(append(below, "traefik")...)
 	is.True(strings.Contains(out, "rule: Host(`home.example.net`) && (Path(`/things`) || PathPrefix(`/things/`))\n"))
 	is.True(strings.Contains(out, `stripPrefix: { prefixes: ["/things"] }`))
 	out = install(append(below, "traefik", "--content-url", "https://bytes.example.net")...)
-	is.True(strings.Contains(out, "    kist-content:\n      rule: Host(`bytes.example.net`)\n      entryPoints: [websecure]\n      service: kist\n      tls:"))
+	is.True(strings.Contains(
+		out,
+		"    kist-content:\n      rule: Host(`bytes.example.net`)\n      entryPoints: [websecure]\n      service: kist\n      tls:",
+	))
 	is.Equal(strings.Count(out, "websecure: {"), 1)
 
 	// Ports other than the usual ones are named, and TLS only where it is.
-	ports := []string{"--base-url", "https://home.example.net:8443", "--content-url", "https://home.example.net:9443", "--listen", "127.0.0.1:7080"}
+	ports := []string{
+		"--base-url", "https://home.example.net:8443", "--content-url", "https://home.example.net:9443", "--listen",
+		"127.0.0.1:7080",
+	}
 	out = install(append(ports, "nginx")...)
 	is.Equal(strings.Count(out, "server_name home.example.net;"), 2)
 	is.True(strings.Contains(out, "listen 8443 ssl;") && strings.Contains(out, "listen [::]:9443 ssl;"))
 	out = install(append(ports, "caddy")...)
 	is.True(strings.Contains(out, "\nhome.example.net:8443 {\n") && strings.Contains(out, "\nhome.example.net:9443 {\n"))
 	out = install(append(ports, "traefik")...)
-	is.True(strings.Contains(out, `{ websecure-8443: { address: ":8443",`) && strings.Contains(out, "entryPoints: [websecure-9443]\n"))
+	is.True(strings.Contains(
+		out, `{ websecure-8443: { address: ":8443",`,
+	) && strings.Contains(out, "entryPoints: [websecure-9443]\n"))
 	is.True(strings.Contains(install("caddy", "--base-url", "https://[::1]"), "\n[::1] {\n"))
 	plain := []string{"--base-url", "http://nas.lan", "--listen", "127.0.0.1:7080"}
 	out = install(append(plain, "nginx")...)
 	is.True(strings.Contains(out, "    listen 80;\n") && !strings.Contains(out, "ssl"))
 	is.True(strings.Contains(install(append(plain, "caddy")...), "\nhttp://nas.lan {\n"))
 	out = install(append(plain, "traefik")...)
-	is.True(strings.Contains(out, "entryPoints: [web]\n") && !strings.Contains(out, "certResolver") && !strings.Contains(out, "websecure"))
+	is.True(strings.Contains(out, "entryPoints: [web]\n") && !strings.Contains(out, "certResolver") &&
+		!strings.Contains(out, "websecure"))
 	out = install(append(plain, "traefik", "--content-url", "https://bytes.example.net")...)
 	is.Equal(strings.Count(out, "certResolver"), 1)
 
 	// Clients must not say who is signed in.
-	signs := []string{"--auth-header", "Remote-User", "--content-url", "https://bytes.example.net:8443", "--listen", "127.0.0.1:7080"}
+	signs := []string{
+		"--auth-header", "Remote-User", "--content-url", "https://bytes.example.net:8443", "--listen", "127.0.0.1:7080",
+	}
 	out = install(append(signs, "nginx")...)
 	is.Equal(strings.Count(out, "\n        proxy_set_header Remote-User \"\"; "), 2)
 	out = install(append(signs, "caddy")...)

@@ -41,7 +41,9 @@ func enter(root string) error {
 		return fmt.Errorf("root: %w", err)
 	}
 	for _, name := range volumes {
-		if err := syscall.Mount(filepath.Join(filepath.Dir(root), name), filepath.Join(root, name), "", syscall.MS_BIND, ""); err != nil {
+		if err := syscall.Mount(
+			filepath.Join(filepath.Dir(root), name), filepath.Join(root, name), "", syscall.MS_BIND, "",
+		); err != nil {
 			return fmt.Errorf("volume %s: %w", name, err)
 		}
 	}
@@ -49,8 +51,11 @@ func enter(root string) error {
 	if err := syscall.Statfs(root, &is); err != nil {
 		return err
 	}
-	const kept = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC | syscall.MS_NOATIME | syscall.MS_NODIRATIME // a user may not take these away
-	if err := syscall.Mount("", root, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY|uintptr(is.Flags)&kept, ""); err != nil {
+	// a user may not take these away
+	const kept = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC | syscall.MS_NOATIME | syscall.MS_NODIRATIME
+	if err := syscall.Mount(
+		"", root, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY|uintptr(is.Flags)&kept, "",
+	); err != nil {
 		return fmt.Errorf("read-only: %w", err)
 	}
 	if err := syscall.Chroot(root); err != nil {

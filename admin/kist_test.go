@@ -25,7 +25,9 @@ import (
 	"kist/kv/kvtest/needs"
 )
 
-var long = flag.Bool("long", false, "kill, copy and damage many times more often; takes half an hour: also set -timeout")
+var long = flag.Bool(
+	"long", false, "kill, copy and damage many times more often; takes half an hour: also set -timeout",
+)
 
 // binary is the program under test, built once.
 var binary string
@@ -222,7 +224,9 @@ func (p *place) serve(args ...string) *server {
 // start starts a server and does not wait for it.
 func (p *place) start(args ...string) *server {
 	p.t.Helper()
-	s := &server{place: p, cmd: p.command(append([]string{"serve"}, args...)...), log: new(buffer), done: make(chan struct{})}
+	s := &server{
+		place: p, cmd: p.command(append([]string{"serve"}, args...)...), log: new(buffer), done: make(chan struct{}),
+	}
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	if err := s.cmd.Start(); err != nil {
 		p.t.Fatal(err)

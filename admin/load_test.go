@@ -95,7 +95,10 @@ func (c *client) emptyOne(client *http.Client, th *thing) bool {
 	}
 	is := th.now
 	is.InTrash = false
-	return c.do(client, "POST", "/api/v1/trash/restore", map[string]any{"ids": []string{th.id}}, 200, c.counted(map[*thing]*shown{th: &is}), nil)
+	return c.do(
+		client, "POST", "/api/v1/trash/restore", map[string]any{"ids": []string{th.id}}, 200,
+		c.counted(map[*thing]*shown{th: &is}), nil,
+	)
 }
 
 // counted adds to changes what they change in the collections that the things are in.
@@ -143,13 +146,17 @@ func (c *client) collect(client *http.Client) bool {
 		th := c.add("collections")
 		is := shown{Title: "title of " + th.name}
 		is.Size, is.Items = held(notes, nil)
-		return c.do(client, "POST", "/api/v1/collections", map[string]any{"slug": th.name, "title": is.Title, "source": map[string]any{"items": ids}}, 201, map[*thing]*shown{th: &is}, func([]byte) bool {
+		return c.do(client, "POST", "/api/v1/collections", map[string]any{
+			"slug": th.name, "title": is.Title, "source": map[string]any{"items": ids},
+		}, 201, map[*thing]*shown{th: &is}, func([]byte) bool {
 			th.items = notes
 			return true
 		})
 	}
 	th := all[c.rng.IntN(len(all))]
-	out := slices.DeleteFunc(slices.Clone(th.items), func(item *thing) bool { return slices.Contains(notes, item) || item.there() && c.rng.IntN(2) == 0 })
+	out := slices.DeleteFunc(slices.Clone(th.items), func(item *thing) bool {
+		return slices.Contains(notes, item) || item.there() && c.rng.IntN(2) == 0
+	})
 	remove := []string{}
 	for _, item := range out {
 		if item.there() {
@@ -157,7 +164,9 @@ func (c *client) collect(client *http.Client) bool {
 		}
 	}
 	out = slices.DeleteFunc(out, func(item *thing) bool { return !item.there() }) // what is in the trash comes back
-	items := slices.DeleteFunc(slices.Clone(th.items), func(item *thing) bool { return slices.Contains(out, item) || slices.Contains(notes, item) })
+	items := slices.DeleteFunc(slices.Clone(th.items), func(item *thing) bool {
+		return slices.Contains(out, item) || slices.Contains(notes, item)
+	})
 	items = append(items, notes...)
 	is := th.now
 	is.Size, is.Items = held(items, nil)
@@ -229,7 +238,9 @@ func (s shown) String() string {
 	if s.InTrash {
 		return inTrash
 	}
-	return fmt.Sprintf("%q %x %v %q %s %d %s", s.Title, sha256.Sum256([]byte(s.Content)), s.Favorite, s.Tags, s.Sum, s.Size, s.Items)
+	return fmt.Sprintf(
+		"%q %x %v %q %s %d %s", s.Title, sha256.Sum256([]byte(s.Content)), s.Favorite, s.Tags, s.Sum, s.Size, s.Items,
+	)
 }
 
 const inTrash = "in the trash"
@@ -247,7 +258,10 @@ type answer struct {
 }
 
 func (a *answer) shown() shown {
-	s := shown{Title: a.Title + a.OriginalURL + a.OriginalName, Content: a.Content + a.Description, Favorite: a.IsFavorite, Sum: a.SHA256, Size: a.Size + a.ItemCount, Items: a.items}
+	s := shown{
+		Title: a.Title + a.OriginalURL + a.OriginalName, Content: a.Content + a.Description, Favorite: a.IsFavorite,
+		Sum: a.SHA256, Size: a.Size + a.ItemCount, Items: a.items,
+	}
 	for _, raw := range a.Tags {
 		var object struct{ Name string }
 		var name string
@@ -323,7 +337,9 @@ var manyVisitors = []string{"KIST_TRUSTED_PROXIES=127.0.0.1"}
 var visitors atomic.Uint32
 
 // call makes a request; an error is one of the connection.
-func (l *load) call(client *http.Client, method, path string, header map[string]string, body []byte) (int, []byte, error) {
+func (l *load) call(
+	client *http.Client, method, path string, header map[string]string, body []byte,
+) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(context.Background(), method, "http://"+l.addr+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -339,14 +355,17 @@ func (l *load) call(client *http.Client, method, path string, header map[string]
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err == nil && l.cutOff && res.StatusCode == http.StatusServiceUnavailable && bytes.Contains(b, []byte(`"store_unreachable"`)) {
+	if err == nil && l.cutOff && res.StatusCode == http.StatusServiceUnavailable &&
+		bytes.Contains(b, []byte(`"store_unreachable"`)) {
 		err = fmt.Errorf("%s", b)
 	}
 	return res.StatusCode, b, err
 }
 
 // do does one operation, which leads the things to new versions.
-func (c *client) do(client *http.Client, method, path string, body any, want int, changes map[*thing]*shown, happen func([]byte) bool) bool {
+func (c *client) do(
+	client *http.Client, method, path string, body any, want int, changes map[*thing]*shown, happen func([]byte) bool,
+) bool {
 	header := map[string]string{"X-Api-Key": c.key, "Content-Type": "application/json"}
 	var raw []byte
 	switch b := body.(type) {
@@ -702,7 +721,8 @@ func (l *load) view(client *http.Client, th *thing) (bool, error) {
 	began := time.Now()
 	status, body, err := l.call(client, "GET", "/x/"+th.name, nil, nil)
 	if !th.ends.IsZero() && err == nil {
-		if open := status == 200 && string(body) == "ends "+th.name; open && began.After(th.ends.Add(time.Second)) || !open && time.Now().Before(th.ends) {
+		if open := status == 200 && string(body) == "ends "+th.name; open && began.After(th.ends.Add(time.Second)) ||
+			!open && time.Now().Before(th.ends) {
 			l.t.Errorf("%s ends at %s; at %s: %d %s", th.name, th.ends, began, status, body)
 		}
 		return false, nil
@@ -852,7 +872,10 @@ func (l *load) observe(addr string) *observed {
 	}
 	get("me", &me)
 	if me.Data.UsedBytes-me.Data.TextBytes != size {
-		l.t.Errorf("%d bytes are used by the sum without %d of text, and %d by the files", me.Data.UsedBytes-me.Data.TextBytes, me.Data.TextBytes, size)
+		l.t.Errorf(
+			"%d bytes are used by the sum without %d of text, and %d by the files", me.Data.UsedBytes-me.Data.TextBytes,
+			me.Data.TextBytes, size,
+		)
 	}
 	return o
 }
@@ -910,7 +933,9 @@ func (c *client) match(o *observed, from, to mark) int {
 			case !there && th.deletes && spent: // by its last view
 				continue
 			case there && (used < from.got[th] || used > max(to.tried[th], from.tried[th]) || used > th.limit):
-				c.t.Errorf("%s has %d views of %d; %d were delivered and %d begun", name, used, th.limit, from.got[th], to.tried[th])
+				c.t.Errorf(
+					"%s has %d views of %d; %d were delivered and %d begun", name, used, th.limit, from.got[th], to.tried[th],
+				)
 			case there && r.IsPublic != (used < th.limit), there && th.deletes && used >= th.limit:
 				c.t.Errorf("%s has %d views of %d, and is there and public: %v", name, used, th.limit, r.IsPublic)
 			}
@@ -934,7 +959,9 @@ func (c *client) match(o *observed, from, to mark) int {
 			fits[i] = fits[i] && ok
 		}
 		if !some {
-			c.t.Errorf("%s %s is %q; it never was that from operation %d to %d: %+v", th.kind, name, is, lo, hi, tail(th.versions, 4))
+			c.t.Errorf(
+				"%s %s is %q; it never was that from operation %d to %d: %+v", th.kind, name, is, lo, hi, tail(th.versions, 4),
+			)
 			return hi
 		}
 	}

@@ -76,7 +76,10 @@ type peak struct {
 }
 
 func (k peak) String() string {
-	return fmt.Sprintf("%4d MiB of its own, %4d MiB with mapped files, %v", k.anonymous>>20, k.resident>>20, k.took.Round(100*time.Millisecond))
+	return fmt.Sprintf(
+		"%4d MiB of its own, %4d MiB with mapped files, %v", k.anonymous>>20, k.resident>>20,
+		k.took.Round(100*time.Millisecond),
+	)
 }
 
 // confine has a command that is not started yet run in it.
@@ -84,7 +87,9 @@ func (j *small) confine(cmd *exec.Cmd) {
 	if j.group == "" {
 		return
 	}
-	args := append([]string{"/bin/sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, j.group, cmd.Path}, cmd.Args[1:]...)
+	args := append([]string{
+		"/bin/sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, j.group, cmd.Path,
+	}, cmd.Args[1:]...)
 	cmd.Path, cmd.Args = "/bin/sh", args
 }
 
@@ -160,7 +165,9 @@ func (j *small) bounded(args ...string) string {
 // served starts a server.
 func (j *small) served(args ...string) (*server, func() peak) {
 	j.t.Helper()
-	s := &server{place: j.place, cmd: j.command(append([]string{"serve"}, args...)...), log: new(buffer), done: make(chan struct{})}
+	s := &server{
+		place: j.place, cmd: j.command(append([]string{"serve"}, args...)...), log: new(buffer), done: make(chan struct{}),
+	}
 	j.confine(s.cmd)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	if err := s.cmd.Start(); err != nil {
@@ -254,7 +261,10 @@ func (j *small) bookmarks(n int) string {
 	fmt.Fprint(w, "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n<DL><p>\n")
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for i := range n {
-		fmt.Fprintf(w, "<DT><A HREF=\"https://example.org/%d\" ADD_DATE=\"%d\" TAGS=\"one,two\">%s</A>\n", i, 1_600_000_000+i, someWords(rnd, 5))
+		fmt.Fprintf(
+			w, "<DT><A HREF=\"https://example.org/%d\" ADD_DATE=\"%d\" TAGS=\"one,two\">%s</A>\n", i, 1_600_000_000+i,
+			someWords(rnd, 5),
+		)
 	}
 	fmt.Fprint(w, "</DL><p>\n")
 	is.NoErr(w.Flush())
@@ -283,7 +293,10 @@ func TestSmallMachine(t *testing.T) {
 		is.NoErr(err)
 		return info.Size() >> 20
 	}
-	t.Logf("%d records within %d MiB, made in %v; kist.db has %d MiB", records, most>>20, time.Since(begun).Round(100*time.Millisecond), size())
+	t.Logf(
+		"%d records within %d MiB, made in %v; kist.db has %d MiB", records, most>>20,
+		time.Since(begun).Round(100*time.Millisecond), size(),
+	)
 
 	s, end := j.served()
 	s.awaits("it says that it starts", func() bool {

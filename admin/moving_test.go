@@ -26,7 +26,8 @@ const bookmarksHTML = `<!DOCTYPE NETSCAPE-Bookmark-file-1>
 </DL></DL>
 `
 
-const formats = "netscape, firefox, chrome, linkding, karakeep, linkwarden, wallabag, omnivore, pocket, raindrop, instapaper, csv, shlink, folder, kist"
+const formats = "netscape, firefox, chrome, linkding, karakeep, linkwarden, wallabag, omnivore, pocket, raindrop, " +
+	"instapaper, csv, shlink, folder, kist"
 
 // What is moved in from elsewhere comes out as an export, and goes into another
 // instance, all of it equal: while the server runs, and while it does not.
@@ -43,27 +44,50 @@ func TestMoving(t *testing.T) {
 			}
 			p.write("bookmarks.html", bookmarksHTML)
 			const refused = "\nSkipped: line 5, evil: The URL must be an absolute http or https address."
-			is.Equal(p.must("import", "bookmarks.html", "--user", "ann", "--dry-run"), "This would import (netscape): 1 bookmark. Of 2 entries, 0 were there already and 1 is skipped."+refused)
-			is.Equal(p.must("import", "bookmarks.html", "--user", "ann"), "Imported (netscape): 1 bookmark. Of 2 entries, 0 were there already and 1 is skipped."+refused)
+			is.Equal(
+				p.must("import", "bookmarks.html", "--user", "ann", "--dry-run"),
+				"This would import (netscape): 1 bookmark. Of 2 entries, 0 were there already and 1 is skipped."+refused,
+			)
+			is.Equal(
+				p.must("import", "bookmarks.html", "--user", "ann"),
+				"Imported (netscape): 1 bookmark. Of 2 entries, 0 were there already and 1 is skipped."+refused,
+			)
 			r := p.run(bookmarksHTML, "import", "-", "--user", "ann", "--format", "netscape", "--json")
 			is.Equal(r.code, 0)
 			is.True(strings.Contains(r.out, `"there": 1,`) && strings.Contains(r.out, `"refused": true,`))
 
 			p.write("go.csv", "url,title,tags,mood\nhttps://go.dev/,Other,lang,glad\n")
 			const mood = "\nNote: column \"mood\": This is not imported; 1 entry has it."
-			is.Equal(p.must("import", "go.csv", "--user", "ann", "--update", "--dry-run"), "This would import (csv): nothing. Of 1 entry, 1 was there already (1 would be filled in) and 0 are skipped.\nNote: line 2, Other: This would be filled in: tag lang."+mood)
-			is.Equal(p.must("import", "go.csv", "--user", "ann"), "Imported (csv): nothing. Of 1 entry, 1 was there already and 0 are skipped."+mood)
-			is.Equal(p.must("import", "go.csv", "--user", "ann", "--update"), "Imported (csv): nothing. Of 1 entry, 1 was there already (1 filled in) and 0 are skipped.\nNote: line 2, Other: Filled in: tag lang."+mood)
+			is.Equal(
+				p.must("import", "go.csv", "--user", "ann", "--update", "--dry-run"),
+				"This would import (csv): nothing. Of 1 entry, 1 was there already (1 would be filled in) and 0 are "+
+					"skipped.\nNote: line 2, Other: This would be filled in: tag lang."+mood,
+			)
+			is.Equal(
+				p.must("import", "go.csv", "--user", "ann"),
+				"Imported (csv): nothing. Of 1 entry, 1 was there already and 0 are skipped."+mood,
+			)
+			is.Equal(
+				p.must("import", "go.csv", "--user", "ann", "--update"),
+				"Imported (csv): nothing. Of 1 entry, 1 was there already (1 filled in) and 0 are skipped.\nNote: line 2, "+
+					"Other: Filled in: tag lang."+mood,
+			)
 
 			is.NoErr(os.MkdirAll(p.path("photos", "summer"), 0o700))
 			big := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB
 			is.NoErr(os.WriteFile(p.path("photos", "summer", "big.bin"), big, 0o600))
 			p.write("photos/note.md", "# hello")
 			is.NoErr(os.Symlink("/etc/passwd", p.path("photos", "secret")))
-			is.Equal(p.must("import", "photos", "--user", "ann"), "Imported (folder): 2 files. Of 3 entries, 0 were there already and 1 is skipped.\nSkipped: secret, secret: It is a link or a special file, not a regular file.")
+			is.Equal(
+				p.must("import", "photos", "--user", "ann"),
+				"Imported (folder): 2 files. Of 3 entries, 0 were there already and 1 is skipped.\nSkipped: secret, secret: It "+
+					"is a link or a special file, not a regular file.",
+			)
 
 			said := p.must("export", "ann.zip", "--user", "ann")
-			is.True(strings.HasPrefix(said, "Exported ann to ann.zip: 3 items and the bytes of 2 files (2.1 MB). It was read back and is intact."))
+			is.True(strings.HasPrefix(
+				said, "Exported ann to ann.zip: 3 items and the bytes of 2 files (2.1 MB). It was read back and is intact.",
+			))
 			r = p.run("", "export", "ann.zip", "--user", "ann")
 			is.Equal(r, result{1, "", "There is already a file at ann.zip; name another one.\n"}) // nothing is written over
 			r = p.run("", "export", "-", "--user", "ann")
@@ -77,8 +101,14 @@ func TestMoving(t *testing.T) {
 			if running {
 				other.serve()
 			}
-			is.Equal(other.must("import", p.path("ann.zip"), "--user", "ann"), "Imported (kist): 1 bookmark, 2 files, 1 folder, 2 tags. Of 3 entries, 0 were there already and 0 are skipped.")
-			is.Equal(other.must("import", p.path("ann.zip"), "--user", "ann"), "Imported (kist): nothing. Of 3 entries, 3 were there already and 0 are skipped.")
+			is.Equal(
+				other.must("import", p.path("ann.zip"), "--user", "ann"),
+				"Imported (kist): 1 bookmark, 2 files, 1 folder, 2 tags. Of 3 entries, 0 were there already and 0 are skipped.",
+			)
+			is.Equal(
+				other.must("import", p.path("ann.zip"), "--user", "ann"),
+				"Imported (kist): nothing. Of 3 entries, 3 were there already and 0 are skipped.",
+			)
 			other.must("export", "again.zip", "--user", "ann")
 			again, err := os.ReadFile(other.path("again.zip"))
 			is.NoErr(err)
@@ -92,11 +122,23 @@ func TestMoving(t *testing.T) {
 				err  string
 			}{
 				{[]string{"import", "bookmarks.html", "--user", "ann"}, 3, "There is no file or folder at bookmarks.html."},
-				{[]string{"import", "torn.zip", "--user", "nobody"}, 3, `There is no user named "nobody"; kist user list shows the names.`},
+				{
+					[]string{"import", "torn.zip", "--user", "nobody"},
+					3,
+					`There is no user named "nobody"; kist user list shows the names.`,
+				},
 				{[]string{"import", "torn.zip", "--user", "ann"}, 1, "It is not a complete zip."},
-				{[]string{"import", "what.bin", "--user", "ann"}, 1, "Unknown file format. Known formats: " + formats + ". Most programs can also export bookmarks as HTML: import that."},
+				{
+					[]string{"import", "what.bin", "--user", "ann"},
+					1,
+					"Unknown file format. Known formats: " + formats + ". Most programs can also export bookmarks as HTML: import that.",
+				},
 				{[]string{"import", "torn.zip", "--user", "ann", "--format", "x"}, 2, "--format must be one of: " + formats + "."},
-				{[]string{"export", "x.zip", "--user", "nobody"}, 3, `There is no user named "nobody"; kist user list shows the names.`},
+				{
+					[]string{"export", "x.zip", "--user", "nobody"},
+					3,
+					`There is no user named "nobody"; kist user list shows the names.`,
+				},
 			} {
 				r := other.run("", c.args...)
 				is.Equal(strings.TrimSpace(r.err), c.err)
@@ -145,7 +187,9 @@ func TestUnknownFormat(t *testing.T) {
 		"format=pocket": `"made":{"bookmark":1}`,
 		"":              `"format":"csv"`,
 	} {
-		res, err := client.Post("http://kist/import?user=ann&"+ask, "", strings.NewReader("url,title\nhttps://go.dev/"+ask+",Go\n"))
+		res, err := client.Post(
+			"http://kist/import?user=ann&"+ask, "", strings.NewReader("url,title\nhttps://go.dev/"+ask+",Go\n"),
+		)
 		is.NoErr(err)
 		body, err := io.ReadAll(res.Body)
 		is.NoErr(err)

@@ -57,7 +57,9 @@ func TestNamesStay(t *testing.T) {
 		for b = b[:n]; len(b) >= unix.SizeofInotifyEvent; {
 			e := (*unix.InotifyEvent)(unsafe.Pointer(&b[0])) // as inotify(7) has it
 			end := unix.SizeofInotifyEvent + int(e.Len)
-			t.Errorf("%s has vanished", filepath.Join(watched[e.Wd], string(bytes.TrimRight(b[unix.SizeofInotifyEvent:end], "\x00"))))
+			t.Errorf(
+				"%s has vanished", filepath.Join(watched[e.Wd], string(bytes.TrimRight(b[unix.SizeofInotifyEvent:end], "\x00"))),
+			)
 			b = b[end:]
 		}
 	}

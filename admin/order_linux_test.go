@@ -63,7 +63,10 @@ func TestOrderOfSyncs(t *testing.T) {
 	c := l.clients[0]
 
 	cmd := p.command("serve")
-	cmd.Args = append([]string{"strace", "-f", "-y", "-s", "100", "-e", "trace=fsync,fdatasync,syncfs,linkat,renameat,renameat2,write,writev,pwrite64", "-o", p.path("trace"), cmd.Path}, cmd.Args[1:]...)
+	cmd.Args = append([]string{
+		"strace", "-f", "-y", "-s", "100", "-e",
+		"trace=fsync,fdatasync,syncfs,linkat,renameat,renameat2,write,writev,pwrite64", "-o", p.path("trace"), cmd.Path,
+	}, cmd.Args[1:]...)
 	cmd.Path, _ = exec.LookPath("strace")
 	log := new(buffer)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -78,7 +81,9 @@ func TestOrderOfSyncs(t *testing.T) {
 		}
 		return strings.Contains(log.String(), "is reachable at")
 	})
-	p.until("the server has its ballast, which it writes in the background", func() bool { return p.exists(p.data("cache", "ballast")) })
+	p.until("the server has its ballast, which it writes in the background", func() bool {
+		return p.exists(p.data("cache", "ballast"))
+	})
 	traced := func() int { b, _ := os.ReadFile(p.path("trace")); return len(b) }
 
 	// Contents in one folder, which only the first one makes.
@@ -152,13 +157,19 @@ func TestOrderOfSyncs(t *testing.T) {
 	)...)
 	inOrder(upload, `^fsync\(\d+<`+blobs+`>\) += 0`, `^fdatasync\(\d+<`+recent+`\) += 0`) // the new folder's name
 	// A small content in an existing folder is in the journal, and its file is not synced.
-	inOrder(small, `^linkat\(.*, "`+fmt.Sprintf("%x", sha256.Sum256(contents[2]))+`"`, `^pwrite64\(\d+<`+logs, `^pwrite64\(\d+<`+recent, `^fdatasync\(\d+<`+recent+`\) += 0`, `^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`)
+	inOrder(
+		small, `^linkat\(.*, "`+fmt.Sprintf("%x", sha256.Sum256(contents[2]))+`"`, `^pwrite64\(\d+<`+logs,
+		`^pwrite64\(\d+<`+recent, `^fdatasync\(\d+<`+recent+`\) += 0`, `^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`,
+	)
 	for _, call := range trace(small) {
 		if strings.Contains(call.text, "sync") && !regexp.MustCompile(`^fdatasync\(\d+<`+recent).MatchString(call.text) {
 			t.Errorf("%s is not needed", call.text)
 		}
 	}
-	inOrder(note, `^pwrite64\(\d+<`+logs, `^pwrite64\(\d+<`+recent, `^fdatasync\(\d+<`+recent+`\) += 0`, `^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`)
+	inOrder(
+		note, `^pwrite64\(\d+<`+logs, `^pwrite64\(\d+<`+recent, `^fdatasync\(\d+<`+recent+`\) += 0`,
+		`^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`,
+	)
 
 	// Nothing is answered before: of all answers, the first comes after the
 	// first sync of the journal.

@@ -71,7 +71,9 @@ func TestFailedSession(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
-	out, err := p.try("kist serve &\nuntil [ -e kist-data/kist.sock ]; do :; done\necho before\nfalse\necho after", "KIST_LISTEN="+p.addr)
+	out, err := p.try(
+		"kist serve &\nuntil [ -e kist-data/kist.sock ]; do :; done\necho before\nfalse\necho after", "KIST_LISTEN="+p.addr,
+	)
 	is.True(err != nil)
 	is.True(strings.Contains(out, "before"))
 	is.True(!strings.Contains(out, "after"))
@@ -119,7 +121,9 @@ func TestREADME(t *testing.T) {
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
 	out := p.play(strings.ReplaceAll(session(t, "README.md"), usual, p.addr), "key="+key)
-	for _, want := range []string{"http://" + p.addr + "/v/", `"url":"https://go.dev"`, `"total":1`, `"content":"Buy *salt*."`} {
+	for _, want := range []string{
+		"http://" + p.addr + "/v/", `"url":"https://go.dev"`, `"total":1`, `"content":"Buy *salt*."`,
+	} {
 		is.True(strings.Contains(out, want)) // the session's output
 	}
 	s.stop()

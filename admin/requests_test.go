@@ -56,11 +56,22 @@ func TestCaptchaFlags(t *testing.T) {
 		is.True(strings.Contains(r.err, "--captcha")) // which says what is wrong
 	}
 	p.write("secret", "hush\n")
-	p.env = append(p.env, "KIST_CAPTCHA=turnstile", "KIST_CAPTCHA_SITE_KEY=site", "KIST_CAPTCHA_SECRET_FILE="+p.path("secret"))
+	p.env = append(
+		p.env, "KIST_CAPTCHA=turnstile", "KIST_CAPTCHA_SITE_KEY=site", "KIST_CAPTCHA_SECRET_FILE="+p.path("secret"),
+	)
 	s := p.serve()
 	var made struct{ Data struct{ Slug string } }
-	is.NoErr(json.Unmarshal([]byte(p.send(http.MethodPost, "/api/v1/upload-requests", p.key(), "application/json", strings.NewReader(`{"title":"Photos","requiresCaptcha":true}`))), &made))
-	is.True(strings.Contains(p.send(http.MethodGet, "/api/v1/upload-requests/p/"+made.Data.Slug, "", "", http.NoBody), `"captcha":{"provider":"turnstile","siteKey":"site"}`))
+	is.NoErr(json.Unmarshal(
+		[]byte(p.send(
+			http.MethodPost, "/api/v1/upload-requests", p.key(), "application/json",
+			strings.NewReader(`{"title":"Photos","requiresCaptcha":true}`),
+		)),
+		&made,
+	))
+	is.True(strings.Contains(
+		p.send(http.MethodGet, "/api/v1/upload-requests/p/"+made.Data.Slug, "", "", http.NoBody),
+		`"captcha":{"provider":"turnstile","siteKey":"site"}`,
+	))
 	s.stop()
 }
 
@@ -74,7 +85,12 @@ func TestUploadsOnDisk(t *testing.T) {
 	s := p.serve()
 	key := p.key()
 	var made struct{ Data struct{ ID, Slug string } }
-	is.NoErr(json.Unmarshal([]byte(p.send(http.MethodPost, "/api/v1/upload-requests", key, "application/json", strings.NewReader(`{"title":"Photos"}`))), &made))
+	is.NoErr(json.Unmarshal(
+		[]byte(p.send(
+			http.MethodPost, "/api/v1/upload-requests", key, "application/json", strings.NewReader(`{"title":"Photos"}`),
+		)),
+		&made,
+	))
 	queue := "/api/v1/upload-requests/" + made.Data.ID + "/queue/"
 	decide := func(p *place, item, action string) string {
 		return p.send(http.MethodPatch, queue+item, key, "application/json", strings.NewReader(`{"action":"`+action+`"}`))
@@ -99,6 +115,7 @@ func TestUploadsOnDisk(t *testing.T) {
 	again.must("gc", "--now")
 	is.True(again.exists(again.blob("waits")))
 	again.send(http.MethodDelete, "/api/v1/upload-requests/"+made.Data.ID, key, "", http.NoBody)
-	is.True(strings.Contains(again.send(http.MethodGet, "/api/v1/files?limit=5", key, "", http.NoBody), "some.txt")) // what was approved stays
+	// what was approved stays
+	is.True(strings.Contains(again.send(http.MethodGet, "/api/v1/files?limit=5", key, "", http.NoBody), "some.txt"))
 	s.stop()
 }

@@ -26,7 +26,10 @@ func addNotes(t *testing.T, p *place, key string, first, n int) {
 	for w := range 8 {
 		work.Go(func() {
 			for i := first + w; i < first+n; i += 8 {
-				req, err := http.NewRequest(http.MethodPost, "http://"+p.addr+"/api/v1/notes", strings.NewReader(fmt.Sprintf(`{"title":"note %d","content":"text of %d"}`, i, i)))
+				req, err := http.NewRequest(
+					http.MethodPost, "http://"+p.addr+"/api/v1/notes",
+					strings.NewReader(fmt.Sprintf(`{"title":"note %d","content":"text of %d"}`, i, i)),
+				)
 				if err != nil {
 					t.Error(err)
 					return

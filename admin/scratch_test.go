@@ -19,7 +19,8 @@ func (p *place) scratches() []string {
 	var all []string
 	if err := filepath.WalkDir(p.dir, func(path string, d os.DirEntry, err error) error {
 		name := filepath.Base(path)
-		if err == nil && d.IsDir() && (strings.HasPrefix(name, ".kist-scratch-") || strings.HasPrefix(name, "scratch-") || strings.HasPrefix(name, ".restore-")) {
+		if err == nil && d.IsDir() && (strings.HasPrefix(name, ".kist-scratch-") || strings.HasPrefix(name, "scratch-") ||
+			strings.HasPrefix(name, ".restore-")) {
 			all = append(all, path)
 		}
 		return err
@@ -54,7 +55,15 @@ func TestScratchFolders(t *testing.T) {
 	s := p.serve()
 	key := s.inhabit()
 	s.upload(key, "large.bin", strings.Repeat("large", 100_000))
-	for _, args := range [][]string{{"backup", "copy"}, {"backup", "copy.tar"}, {"backup", "-"}, {"verify"}, {"verify", "copy"}, {"--data-dir", "new", "restore", "copy"}, {"--data-dir", "new2", "restore", "copy.tar"}} {
+	for _, args := range [][]string{
+		{"backup", "copy"},
+		{"backup", "copy.tar"},
+		{"backup", "-"},
+		{"verify"},
+		{"verify", "copy"},
+		{"--data-dir", "new", "restore", "copy"},
+		{"--data-dir", "new2", "restore", "copy.tar"},
+	} {
 		r := s.run("", args...)
 		if r.code != 0 {
 			t.Fatalf("%v: %s", args, r.err)

@@ -53,7 +53,13 @@ func TestSecondServer(t *testing.T) {
 		}
 	}
 	is.True(took < 2*time.Second)
-	is.Equal(r, result{1, "", "The data directory is in use by process " + pid(s.cmd.Process.Pid) + "; stop that one first, or choose another --data-dir.\n"})
+	is.Equal(
+		r,
+		result{
+			1, "",
+			"The data directory is in use by process " + pid(s.cmd.Process.Pid) + "; stop that one first, or choose another --data-dir.\n",
+		},
+	)
 	is.Equal(p.must("healthcheck"), "The server at http://"+p.addr+" is healthy.") // the first is none the worse
 	s.stop()
 }
@@ -67,7 +73,9 @@ func TestPortTaken(t *testing.T) {
 	defer l.Close()
 	r := p.run("", "serve")
 	is.Equal(r.code, 1)
-	is.True(matches("Cannot listen on "+p.addr+": address already in use; end what uses it, or choose another --listen.\n", r.err))
+	is.True(matches(
+		"Cannot listen on "+p.addr+": address already in use; end what uses it, or choose another --listen.\n", r.err,
+	))
 	is.True(!p.exists(p.data()))
 }
 
@@ -78,7 +86,9 @@ func slowUpload(t *testing.T, addr, key string) (finish func() int) {
 	body, in := io.Pipe()
 	form := multipart.NewWriter(in)
 	reading := make(chan struct{})
-	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { close(reading) }})
+	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() {
+		close(reading)
+	}})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/api/v1/upload", body)
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +248,11 @@ func TestExpectData(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
 	p.env = []string{"KIST_EXPECT_DATA=true"}
-	want := result{1, "", "There is no data in ./kist-data, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed).\n"}
+	want := result{
+		1, "",
+		"There is no data in ./kist-data, and --expect-data is set: see that the disk is mounted and --data-dir is right, " +
+			"or start once without it (nothing was changed).\n",
+	}
 	is.Equal(p.run("", "serve"), want)
 	is.True(!p.exists(p.data())) // not even the directory
 	is.NoErr(os.Mkdir(p.data(), 0o700))
@@ -439,11 +453,15 @@ func TestDataDirectoryOfAnotherUser(t *testing.T) {
 	is.NoErr(os.Chmod(dir, 0o755)) // it can be read, not written
 	closed := filepath.Join(dir, "closed")
 	is.NoErr(os.Mkdir(closed, 0o700))
-	for _, of := range []struct{ command, at string }{{"serve", dir}, {"serve", closed}, {"verify", closed}, {"doctor", closed}} {
+	for _, of := range []struct{ command, at string }{
+		{"serve", dir}, {"serve", closed}, {"verify", closed}, {"doctor", closed},
+	} {
 		out, err := asNobody(t, of.command, "--data-dir", of.at)
 		is.True(err != nil)
 		is.True(strings.HasPrefix(out, "This user cannot use the data directory "+of.at+": ")) // out
-		is.True(strings.HasSuffix(out, ": permission denied; run kist as the user that the directory belongs to, or as root.\n"))
+		is.True(strings.HasSuffix(
+			out, ": permission denied; run kist as the user that the directory belongs to, or as root.\n",
+		))
 	}
 }
 
@@ -566,7 +584,9 @@ func TestTLSDomain(t *testing.T) {
 	is.Equal(p.must("healthcheck"), "The server at https://"+p.addr+" is healthy.")
 
 	for want, protos := range map[int64][]string{1: {"h2", "http/1.1"}, 2: {"acme-tls/1"}} {
-		conn, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "KIST.example.org", NextProtos: protos})
+		conn, err := tls.Dial(
+			"tcp", p.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "KIST.example.org", NextProtos: protos},
+		)
 		is.NoErr(err)
 		is.Equal(conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), want)
 		is.Equal(conn.ConnectionState().NegotiatedProtocol, protos[0])

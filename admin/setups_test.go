@@ -110,8 +110,12 @@ func (d *desk) setUp(key, program, name string) (secret string) {
 			Files []struct{ Name, Content string }
 		}
 	}
-	text := d.send(http.MethodPost, "/api/v1/setups", key, "application/json", strings.NewReader(`{"program":"`+program+`","isPublic":true}`))
-	if err := json.Unmarshal([]byte(text), &made); err != nil || len(made.Data.Files) != 1 || made.Data.Files[0].Name != name {
+	text := d.send(
+		http.MethodPost, "/api/v1/setups", key, "application/json",
+		strings.NewReader(`{"program":"`+program+`","isPublic":true}`),
+	)
+	if err := json.Unmarshal([]byte(text), &made); err != nil || len(made.Data.Files) != 1 ||
+		made.Data.Files[0].Name != name {
 		d.t.Fatalf("%s: %v", text, err)
 	}
 	script := made.Data.Files[0].Content
@@ -150,7 +154,9 @@ func TestSetupScripts(t *testing.T) {
 			secret := d.setUp(key, "shell", "kist-upload")
 
 			// What shells and curl could take for something else.
-			names := []string{"a b.txt", `q"uo\te'd.txt`, "semi;type=text,comma.txt", "$(touch no) *.txt", "ünï ☂.txt", "-dash.txt", "@at.txt"}
+			names := []string{
+				"a b.txt", `q"uo\te'd.txt`, "semi;type=text,comma.txt", "$(touch no) *.txt", "ünï ☂.txt", "-dash.txt", "@at.txt",
+			}
 			var args []string
 			for i, name := range names {
 				is.NoErr(os.WriteFile(d.bin+"/"+name, []byte("content of "+name), 0o600))

@@ -82,14 +82,18 @@ func TestLostMachine(t *testing.T) {
 
 	r := p.run("", "verify", kistStore, "--full")
 	is.Equal(r.code, 0)
-	is.True(strings.Contains(r.out, "5 files") && strings.Contains(r.out, "5 of them read") && strings.Contains(r.out, "No problems"))
+	is.True(strings.Contains(r.out, "5 files") && strings.Contains(r.out, "5 of them read") &&
+		strings.Contains(r.out, "No problems"))
 
 	q := p.fetched()
 	next := q.serve("--store-mode", "sync")
 	is.Equal(next.everything(key), want)
 	is.Equal(q.run("", "verify").code, 0)
 	b := []byte("stored on the new machine")
-	q.until("the server takes a file", func() bool { c.load.addr = next.addr; return c.uploadContent(http.DefaultClient, b) })
+	q.until("the server takes a file", func() bool {
+		c.load.addr = next.addr
+		return c.uploadContent(http.DefaultClient, b)
+	})
 	want = next.everything(key)
 	next.kill()
 
@@ -142,7 +146,9 @@ func TestKillAndLoseDisk(t *testing.T) {
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "load")
 	s := p.serve("--store-mode", "sync")
-	p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+	p.until("everything is in the object store", func() bool {
+		return strings.Contains(s.log.String(), "everything is in the object store")
+	})
 	l := newLoad(t, p, key, 4)
 	for n := range times(4, 100) {
 		stop := l.run()
@@ -175,7 +181,9 @@ func TestKillAtEachStep(t *testing.T) {
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "load")
 	s := p.serve("--store-mode", "sync")
-	p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+	p.until("everything is in the object store", func() bool {
+		return strings.Contains(s.log.String(), "everything is in the object store")
+	})
 	l := newLoad(t, p, key, 4)
 	for n := range times(4, 100) {
 		part, before := []string{"/blobs/", "/log/"}[n/2%2], n%2 == 0
@@ -213,7 +221,9 @@ func TestKillAtEachStep(t *testing.T) {
 		}
 		s = p.serve("--store-mode", "sync")
 		// Until the store has a change of this start, it may lack some that were never acknowledged, but can be read here.
-		p.until("the server stores", func() bool { return p.run("", "key", "create", "--user", "ann", "--name", "again").code == 0 })
+		p.until("the server stores", func() bool {
+			return p.run("", "key", "create", "--user", "ann", "--name", "again").code == 0
+		})
 		o := l.observe(s.addr)
 		l.content(s.addr, o, mark{}, false)
 		l.resolve(o)
@@ -242,7 +252,9 @@ func TestStoreFaults(t *testing.T) {
 			p.ann()
 			key := p.must("key", "create", "--user", "ann", "--name", "load")
 			s := p.serve("--store-mode", mode, "--metrics")
-			p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+			p.until("everything is in the object store", func() bool {
+				return strings.Contains(s.log.String(), "everything is in the object store")
+			})
 			direct := p.second(gateway)
 			direct.env = append(direct.env, "KIST_STORE=")
 			l := newLoad(t, p, key, 4)
@@ -274,7 +286,9 @@ func TestStoreFaults(t *testing.T) {
 					stop()
 				} else { // a change that waited too long was refused: its client has stopped
 					stop()
-					p.until("it stores again", func() bool { return p.run("", "key", "create", "--user", "ann", "--name", "again").code == 0 })
+					p.until("it stores again", func() bool {
+						return p.run("", "key", "create", "--user", "ann", "--name", "again").code == 0
+					})
 					s.kill() // nothing waits here until all is there
 					is.NoErr(os.RemoveAll(p.data()))
 					p.takeOver()
@@ -316,7 +330,10 @@ func TestStoreCutOff(t *testing.T) {
 			s := p.serve("--store-mode", mode, "--metrics")
 			c := newLoad(t, p, key, 1).clients[0]
 			c.load.addr = s.addr
-			status, _, err := c.load.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"one"}`))
+			status, _, err := c.load.call(
+				http.DefaultClient, "POST", "/api/v1/notes",
+				map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"one"}`),
+			)
 			is.NoErr(err)
 			is.Equal(status == http.StatusCreated, mode == "async")
 			is.True(mode == "async" || status == http.StatusServiceUnavailable)
@@ -327,11 +344,18 @@ func TestStoreCutOff(t *testing.T) {
 			_, figures := s.get("/metrics", key)
 			is.True(strings.Contains(figures, "\nkist_store_failing 1\n") && strings.Contains(figures, "\nkist_store_complete 0\n"))
 			_, health := s.get("/api/v1/admin/health", admins)
-			is.True(strings.Contains(health, `"complete":false`) && strings.Contains(health, `"problem":"the object store could not be reached`))
+			is.True(strings.Contains(health, `"complete":false`) && strings.Contains(
+				health, `"problem":"the object store could not be reached`,
+			))
 			proxy.Set(nil)
-			p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+			p.until("everything is in the object store", func() bool {
+				return strings.Contains(s.log.String(), "everything is in the object store")
+			})
 			p.until("the server stores again", func() bool {
-				status, _, err = c.load.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"two"}`))
+				status, _, err = c.load.call(
+					http.DefaultClient, "POST", "/api/v1/notes",
+					map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"two"}`),
+				)
 				return err == nil && status == http.StatusCreated
 			})
 			p.until("the figures say so", func() bool {
@@ -339,7 +363,9 @@ func TestStoreCutOff(t *testing.T) {
 				return strings.Contains(figures, "\nkist_store_failing 0\n") && strings.Contains(figures, "\nkist_store_complete 1\n") && strings.Contains(figures, "\nkist_store_lag_commits 0\n")
 			})
 			_, health = s.get("/api/v1/admin/health", admins)
-			is.True(strings.Contains(health, `"store":{"lagSeconds":0,"lagCommits":0,"lastSlotAt":"20`) && strings.Contains(health, `"complete":true,"exact":true,"problem":""`))
+			is.True(strings.Contains(
+				health, `"store":{"lagSeconds":0,"lagCommits":0,"lastSlotAt":"20`,
+			) && strings.Contains(health, `"complete":true,"exact":true,"problem":""`))
 			want := s.everything(key)
 			s.stop()
 			q := p.fetched().serve()
@@ -360,10 +386,11 @@ func TestStoreSentences(t *testing.T) {
 		env   string
 		store string
 	}{
-		"the object store has no room (XMinioStorageFull)":                                                                                                  {fault: s3test.Full},
-		"the object store refuses the request, because the clock of this machine and the store's differ too much; set the clock":                            {fault: s3test.Skewed},
-		"the object store refuses these credentials (SignatureDoesNotMatch); check KIST_STORE_KEY_ID and KIST_STORE_SECRET, and what they may do in bucket": {env: "KIST_STORE_SECRET=wrong"},
-		"the object store has no bucket missing; make it first, or correct --store":                                                                         {store: "s3://missing/kist"},
+		"the object store has no room (XMinioStorageFull)":                                                                       {fault: s3test.Full},
+		"the object store refuses the request, because the clock of this machine and the store's differ too much; set the clock": {fault: s3test.Skewed},
+		"the object store refuses these credentials (SignatureDoesNotMatch); check KIST_STORE_KEY_ID and " +
+			"KIST_STORE_SECRET, and what they may do in bucket": {env: "KIST_STORE_SECRET=wrong"},
+		"the object store has no bucket missing; make it first, or correct --store": {store: "s3://missing/kist"},
 	} {
 		for _, mode := range []string{"async", "sync"} {
 			t.Run(mode+" "+says[:40], func(t *testing.T) {
@@ -380,7 +407,10 @@ func TestStoreSentences(t *testing.T) {
 					args = append(args, "--store", row.store)
 				}
 				s := p.serve(args...)
-				status, _, err := (&load{addr: s.addr}).call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"one"}`))
+				status, _, err := (&load{addr: s.addr}).call(
+					http.DefaultClient, "POST", "/api/v1/notes",
+					map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"one"}`),
+				)
 				is.NoErr(err)
 				is.Equal(status, map[string]int{"async": http.StatusCreated, "sync": http.StatusServiceUnavailable}[mode])
 				is.Equal(strings.Count(s.log.String(), says), 1)
@@ -431,7 +461,9 @@ func TestStoreDoctor(t *testing.T) {
 	p := storing(t, "", proxy.URL, gateway)
 	p.ann()
 	s := p.serve()
-	p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+	p.until("everything is in the object store", func() bool {
+		return strings.Contains(s.log.String(), "everything is in the object store")
+	})
 	r := p.run("", "doctor") // the address is in KIST_STORE
 	for _, says := range []string{
 		"ok       copying to the object store: a restore from " + kistStore + " gives everything", "; last write: 20", "takes 1 kB in", "it took 8.4 MB in",
@@ -452,7 +484,9 @@ func TestStoreDoctor(t *testing.T) {
 	q := storing(t, "", proxy.URL)
 	q.ann()
 	s = q.serve("--store", kistStore+"2")
-	q.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+	q.until("everything is in the object store", func() bool {
+		return strings.Contains(s.log.String(), "everything is in the object store")
+	})
 	proxy.Set(s3test.Always(s3test.Cut))
 	q.must("key", "create", "--user", "ann", "--name", "laptop")
 	q.until("the server has noticed", func() bool {
@@ -462,7 +496,10 @@ func TestStoreDoctor(t *testing.T) {
 	is.Equal(r.code, 4)
 	is.True(strings.Contains(r.out, "problem  copying to the object store: the object store could not be reached"))
 	is.True(strings.Contains(r.out, "problem  object store: "+kistStore+": the object store could not be reached"))
-	is.True(strings.Contains(r.out, "warning  object store: the server could not compare it with what should be there: the object store could not be reached"))
+	is.True(strings.Contains(
+		r.out,
+		"warning  object store: the server could not compare it with what should be there: the object store could not be reached",
+	))
 	proxy.Set(nil)
 	s.stop()
 }
@@ -497,7 +534,9 @@ func TestStoreDamage(t *testing.T) {
 
 	keys()
 	s.stop()
-	for _, harm := range []string{"", slots()[len(slots())-3], filepath.Join(store.Dir, s3test.BucketName, "kist", "meta")} {
+	for _, harm := range []string{
+		"", slots()[len(slots())-3], filepath.Join(store.Dir, s3test.BucketName, "kist", "meta"),
+	} {
 		if harm != "" {
 			is.NoErr(os.Remove(harm))
 		}
@@ -513,7 +552,9 @@ func TestStoreDamage(t *testing.T) {
 		is.Equal(back.code, 4)
 		_, gives, _ := strings.Cut(back.err, " gives ")
 		gives, _, _ = strings.Cut(gives, ". Before")
-		is.True(strings.HasPrefix(gives, "everything up to 20") && strings.HasSuffix(gives, " is missing in the object store"))
+		is.True(strings.HasPrefix(gives, "everything up to 20") && strings.HasSuffix(
+			gives, " is missing in the object store",
+		))
 		is.True(strings.Contains(r.out, "problem  restore: a restore from "+kistStore+" gives "+gives))
 		is.Equal(q.run("", "verify").code, 0)
 	}
@@ -555,7 +596,10 @@ func TestStoreHistory(t *testing.T) {
 	p.upload(key, "kept", string(kept))
 	for _, b := range [][]byte{gone, both} {
 		id := p.upload(key, "removed", string(b))
-		status, _, err := (&load{addr: s.addr}).call(http.DefaultClient, http.MethodDelete, "/api/v1/files/"+id+"?permanent=true", map[string]string{"X-Api-Key": key}, nil)
+		status, _, err := (&load{addr: s.addr}).call(
+			http.DefaultClient, http.MethodDelete, "/api/v1/files/"+id+"?permanent=true", map[string]string{"X-Api-Key": key},
+			nil,
+		)
 		is.NoErr(err)
 		is.Equal(status, http.StatusOK)
 	}
@@ -652,7 +696,9 @@ func TestKillGateway(t *testing.T) {
 		}
 		s := p.serve("--store-mode", "sync")
 		if n == 0 {
-			p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+			p.until("everything is in the object store", func() bool {
+				return strings.Contains(s.log.String(), "everything is in the object store")
+			})
 			l = newLoad(t, p, key, 4)
 		} else {
 			o := l.observe(s.addr)

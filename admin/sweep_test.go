@@ -69,7 +69,9 @@ func (p *place) exists(path string) bool {
 func (p *place) orphan(content string, age time.Duration) {
 	p.t.Helper()
 	name, at := p.blob(content), time.Now().Add(-age)
-	for _, err := range []error{os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(content), 0o600), os.Chtimes(name, at, at)} {
+	for _, err := range []error{
+		os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(content), 0o600), os.Chtimes(name, at, at),
+	} {
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -130,7 +132,9 @@ func TestSweepThumbs(t *testing.T) {
 		return len(names)
 	}
 	for _, id := range []string{kept, gone} {
-		slug := regexp.MustCompile(`"slug":"([^"]+)"`).FindStringSubmatch(p.send(http.MethodGet, "/api/v1/files/"+id, key, "", http.NoBody))[1]
+		slug := regexp.MustCompile(`"slug":"([^"]+)"`).FindStringSubmatch(p.send(
+			http.MethodGet, "/api/v1/files/"+id, key, "", http.NoBody,
+		))[1]
 		p.send(http.MethodGet, "/t/"+slug, key, "", http.NoBody)
 	}
 	p.until("both thumbnails are kept", func() bool { return thumbs() == 2 })
@@ -156,7 +160,9 @@ func TestSweepPosters(t *testing.T) {
 	}
 	ids := []string{p.upload(key, "kept.webm", "\x1aE\xdf\xa3"), p.upload(key, "gone.webm", "\x1aE\xdf\xa3")}
 	for _, id := range ids {
-		p.send(http.MethodPut, "/api/v1/files/"+id+"/poster", key, "application/octet-stream", bytes.NewReader(picture.Bytes()))
+		p.send(
+			http.MethodPut, "/api/v1/files/"+id+"/poster", key, "application/octet-stream", bytes.NewReader(picture.Bytes()),
+		)
 	}
 	is.Equal(posters(), 2)
 	p.send(http.MethodDelete, "/api/v1/files/"+ids[1], key, "", http.NoBody)
@@ -178,7 +184,9 @@ func TestSweepIcons(t *testing.T) {
 	p := newPlace(t)
 	s := p.serve("--allow-outbound", "127.0.0.0/8")
 	key := p.key()
-	made := p.send(http.MethodPost, "/api/v1/bookmarks", key, "application/json", strings.NewReader(`{"url":"`+site.URL+`"}`))
+	made := p.send(
+		http.MethodPost, "/api/v1/bookmarks", key, "application/json", strings.NewReader(`{"url":"`+site.URL+`"}`),
+	)
 	at := "/api/v1/bookmarks/" + regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(made)[1]
 	p.until("the bookmark has its icon", func() bool {
 		return strings.Contains(p.send(http.MethodGet, at, key, "", http.NoBody), `/t/`)
@@ -224,7 +232,9 @@ func TestSweepPassesOver(t *testing.T) {
 		return len(left) == 1 && left[0] == p.blob(first)
 	})
 	p.until("the log says why", func() bool {
-		return strings.Contains(s.log.String(), "the sweep has failed") && strings.Contains(s.log.String(), filepath.Base(p.blob(first)))
+		return strings.Contains(s.log.String(), "the sweep has failed") && strings.Contains(
+			s.log.String(), filepath.Base(p.blob(first)),
+		)
 	})
 	s.stop()
 }
@@ -347,7 +357,13 @@ func TestTrashCommands(t *testing.T) {
 	s := p.serve()
 	key := s.inhabit()
 	var made struct{ Data struct{ ID string } }
-	is.NoErr(json.Unmarshal([]byte(p.send(http.MethodPost, "/api/v1/notes", key, "application/json", strings.NewReader(`{"title":"Plan","content":"c","slug":"plan"}`))), &made))
+	is.NoErr(json.Unmarshal(
+		[]byte(p.send(
+			http.MethodPost, "/api/v1/notes", key, "application/json",
+			strings.NewReader(`{"title":"Plan","content":"c","slug":"plan"}`),
+		)),
+		&made,
+	))
 	remove := func() { p.send(http.MethodDelete, "/api/v1/notes/"+made.Data.ID, key, "", http.NoBody) }
 	remove()
 	list := p.must("trash", "list", "--user", "ann")
@@ -365,6 +381,8 @@ func TestTrashCommands(t *testing.T) {
 	remove()
 	p.send(http.MethodPost, "/api/v1/notes", key, "application/json", strings.NewReader(`{"content":"c","slug":"plan"}`))
 	s.stop()
-	is.True(strings.Contains(p.must("trash", "restore", made.Data.ID, "--user", "ann"), "The link name plan is in use; the note has "))
+	is.True(strings.Contains(
+		p.must("trash", "restore", made.Data.ID, "--user", "ann"), "The link name plan is in use; the note has ",
+	))
 	is.Equal(p.must("trash", "empty", "--user", "ann"), "The trash of ann is empty.")
 }

@@ -30,7 +30,10 @@ func (p *place) second(url string) *place {
 // note makes a note and returns the status and the answer; 0 if there was none.
 func (p *place) note(key, text string) (int, string) {
 	l := &load{addr: p.addr}
-	status, b, err := l.call(&http.Client{Timeout: patience, CheckRedirect: stay}, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"`+text+`"}`))
+	status, b, err := l.call(
+		&http.Client{Timeout: patience, CheckRedirect: stay}, "POST", "/api/v1/notes",
+		map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"`+text+`"}`),
+	)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -149,9 +152,13 @@ func TestLimitAcrossTakeover(t *testing.T) {
 	s := p.serve("--store-mode", "sync")
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "load")
-	p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+	p.until("everything is in the object store", func() bool {
+		return strings.Contains(s.log.String(), "everything is in the object store")
+	})
 	l := &load{addr: p.addr}
-	status, body, err := l.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key},
+	status, body, err := l.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{
+		"Content-Type": "application/json", "X-Api-Key": key,
+	},
 		fmt.Appendf(nil, `{"content":"counted","isPublic":true,"slug":"counted","maxViews":%d}`, limit))
 	is.NoErr(err)
 	is.Equal(status, http.StatusCreated)

@@ -78,7 +78,10 @@ func TestKillUpload(t *testing.T) {
 	s := p.serve()
 	key := p.key()
 	content := random(t, times(6<<20, 200<<20))
-	status, header := p.tus("POST", "/api/v1/tus", key, nil, "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", "filename YS5iaW4=,slug YWxsLW9mLWl0")
+	status, header := p.tus(
+		"POST", "/api/v1/tus", key, nil, "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata",
+		"filename YS5iaW4=,slug YWxsLW9mLWl0",
+	)
 	is.Equal(status, 201)
 	path := header.Get("Location")
 	s, header = p.killing(s, path, key, content)
@@ -103,10 +106,16 @@ func TestKillSending(t *testing.T) {
 	p := newPlace(t)
 	s := p.serve()
 	key := p.key()
-	p.post("/api/v1/upload-requests", key, "application/json", strings.NewReader(`{"title":"Films","slug":"films","maxUploads":1}`))
+	p.post(
+		"/api/v1/upload-requests", key, "application/json",
+		strings.NewReader(`{"title":"Films","slug":"films","maxUploads":1}`),
+	)
 	content := random(t, times(4<<20, 200<<20))
 	begin := func() (int, string) {
-		status, header := p.tus("POST", "/api/v1/upload-requests/p/films/tus", "", nil, "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", "filename YS5iaW4=")
+		status, header := p.tus(
+			"POST", "/api/v1/upload-requests/p/films/tus", "", nil, "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata",
+			"filename YS5iaW4=",
+		)
 		return status, header.Get("Location")
 	}
 	status, path := begin()

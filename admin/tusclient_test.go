@@ -21,7 +21,9 @@ import (
 	"kist/kv/kvtest/needs"
 )
 
-var tusClient = flag.String("tus-client", "", "a folder in which npm has installed tus-js-client: also upload with that, by Node.js")
+var tusClient = flag.String(
+	"tus-client", "", "a folder in which npm has installed tus-js-client: also upload with that, by Node.js",
+)
 
 // needsTusClient ends a test that uploads by Node.js.
 func needsTusClient(t *testing.T) {
@@ -59,7 +61,10 @@ func TestTusClient(t *testing.T) {
 			p := newPlace(t)
 			s := p.serve()
 			key := p.key()
-			p.post("/api/v1/upload-requests", key, "application/json", strings.NewReader(`{"title":"Films","slug":"films","maxUploads":1}`))
+			p.post(
+				"/api/v1/upload-requests", key, "application/json",
+				strings.NewReader(`{"title":"Films","slug":"films","maxUploads":1}`),
+			)
 			content := random(t, times(24<<20, 300<<20))
 			s, _ = p.client(s, "/api/v1/upload-requests/p/films/tus", "", content, pieces)
 			is.Equal(sha256.Sum256(p.onlyReceived(key)), sha256.Sum256(content))
@@ -90,7 +95,10 @@ func (p *place) client(s *server, endpoint, key string, content []byte, pieces i
 	is := is.New(p.t)
 	is.NoErr(os.WriteFile(p.path("content"), content, 0o600))
 	w := p.wire()
-	cmd := exec.Command("node", "testdata/upload.mjs", *tusClient, p.path("content"), "http://"+w.l.Addr().String()+endpoint, fmt.Sprint(pieces), key)
+	cmd := exec.Command(
+		"node", "testdata/upload.mjs", *tusClient, p.path("content"), "http://"+w.l.Addr().String()+endpoint,
+		fmt.Sprint(pieces), key,
+	)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	is.NoErr(cmd.Start())

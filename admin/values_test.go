@@ -12,7 +12,9 @@ import (
 func TestSpan(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for text, want := range map[string]time.Duration{"0s": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "90d": 90 * 24 * time.Hour} {
+	for text, want := range map[string]time.Duration{
+		"0s": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "90d": 90 * 24 * time.Hour,
+	} {
 		var s admin.Span
 		is.NoErr(s.UnmarshalText([]byte(text)))
 		is.Equal(time.Duration(s), want)
@@ -26,7 +28,10 @@ func TestSpan(t *testing.T) {
 func TestSize(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for text, want := range map[string]int64{"1": 1, "1048576": 1 << 20, "500MB": 500e6, "64KB": 64e3, "64kB": 64e3, "64KiB": 64 << 10, "5GiB": 5 << 30, "2 kib": 2048, "8388607TiB": 8388607 << 40} {
+	for text, want := range map[string]int64{
+		"1": 1, "1048576": 1 << 20, "500MB": 500e6, "64KB": 64e3, "64kB": 64e3, "64KiB": 64 << 10, "5GiB": 5 << 30,
+		"2 kib": 2048, "8388607TiB": 8388607 << 40,
+	} {
 		var s admin.Size
 		is.NoErr(s.UnmarshalText([]byte(text)))
 		is.Equal(int64(s), want)

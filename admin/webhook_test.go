@@ -85,7 +85,8 @@ func (g *target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := g.verify.Verify(body, r.Header); err != nil {
 		g.t.Errorf("%s: %v", r.Header.Get("webhook-id"), err)
 	}
-	if err := json.Unmarshal(body, &m); err != nil || m.ID != r.Header.Get("webhook-id") || m.Event != r.Header.Get("x-kist-event") {
+	if err := json.Unmarshal(body, &m); err != nil || m.ID != r.Header.Get("webhook-id") ||
+		m.Event != r.Header.Get("x-kist-event") {
 		g.t.Errorf("%s: %v", body, err)
 	}
 	n := 0
@@ -152,7 +153,9 @@ func (p *place) change(key, method, path string, body any) (id string, ok bool) 
 	if err != nil {
 		p.t.Error(err)
 	}
-	req, err := http.NewRequestWithContext(context.Background(), method, "http://"+p.addr+"/api/v1/"+path, bytes.NewReader(text))
+	req, err := http.NewRequestWithContext(
+		context.Background(), method, "http://"+p.addr+"/api/v1/"+path, bytes.NewReader(text),
+	)
 	if err != nil {
 		p.t.Error(err)
 		return "", false
@@ -194,7 +197,12 @@ func TestWebhooksAcrossKills(t *testing.T) {
 		addresses = append(addresses, at)
 	}
 	for _, at := range addresses {
-		_, ok := p.change(key, "POST", "integrations/webhooks", map[string]any{"url": "http://" + g.addr + "/" + at, "secret": hookSecret, "events": []string{"note.created", "note.updated"}})
+		_, ok := p.change(
+			key, "POST", "integrations/webhooks",
+			map[string]any{
+				"url": "http://" + g.addr + "/" + at, "secret": hookSecret, "events": []string{"note.created", "note.updated"},
+			},
+		)
 		is.True(ok)
 	}
 

@@ -167,7 +167,9 @@ func TestFetch(t *testing.T) {
 		err    error
 	}{
 		{"as it should be", nil, nil, nil},
-		{"cut off after a third, each time", func(_ int, _ int64, b []byte) (io.Reader, error) { return bytes.NewReader(b[:(len(b)+2)/3]), nil }, nil, nil},
+		{"cut off after a third, each time", func(_ int, _ int64, b []byte) (io.Reader, error) {
+			return bytes.NewReader(b[:(len(b)+2)/3]), nil
+		}, nil, nil},
 		{"an error in the middle, twice", func(get int, _ int64, b []byte) (io.Reader, error) {
 			if get <= 2 {
 				return io.MultiReader(bytes.NewReader(b[:len(b)/2]), iotest.ErrReader(errDown)), nil

@@ -71,7 +71,9 @@ func sent(s *Store, ref Ref, size int) (b []byte, whole bool, err error) {
 func TestWrongBytesAreNotSent(t *testing.T) {
 	needs.Time(t)
 	t.Parallel()
-	for i, size := range []int{1, 100, 4096, maxSmall, maxSmall + 1, 1 << 20, provenFirst - 1, provenFirst, provenFirst + 1, 9 << 20} {
+	for i, size := range []int{
+		1, 100, 4096, maxSmall, maxSmall + 1, 1 << 20, provenFirst - 1, provenFirst, provenFirst + 1, 9 << 20,
+	} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			is := is.New(t)
 			s, dir := open(t)

@@ -532,7 +532,9 @@ func (h *history) crash(power bool) {
 
 func (h *history) start(do func(*task) error) {
 	h.started++
-	t := &task{h: h, rnd: rand.New(rand.NewPCG(h.rnd.Uint64(), 4)), id: h.started, rank: h.rnd.IntN(100), next: make(chan error)}
+	t := &task{
+		h: h, rnd: rand.New(rand.NewPCG(h.rnd.Uint64(), 4)), id: h.started, rank: h.rnd.IntN(100), next: make(chan error),
+	}
 	h.tasks = append(h.tasks, t)
 	h.running++
 	go func() {
@@ -562,7 +564,8 @@ func (h *history) settle() {
 				continue
 			}
 			h.tasks = slices.DeleteFunc(h.tasks, func(other *task) bool { return other == t })
-			if err := t.err; err != nil && !errors.Is(err, errPower) && !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ENOSPC) {
+			if err := t.err; err != nil && !errors.Is(err, errPower) && !errors.Is(err, syscall.EIO) &&
+				!errors.Is(err, syscall.ENOSPC) {
 				h.Errorf("task %d: %v", t.id, err)
 			}
 		case <-time.After(100 * time.Microsecond):
@@ -993,7 +996,9 @@ func goOn(s *Store, name string, p told) (lost, err error) {
 
 // sweepBut sweeps all but these, and checks that exactly these are left.
 func (h *history) sweepBut(s *Store, dir string, want map[Ref]bool) error {
-	if _, err := s.Sweep(h.Context(), time.Now().Add(time.Hour), func(ref Ref) (bool, error) { return !want[ref], nil }); err != nil {
+	if _, err := s.Sweep(h.Context(), time.Now().Add(time.Hour), func(ref Ref) (bool, error) {
+		return !want[ref], nil
+	}); err != nil {
 		return err
 	}
 	var names []string
@@ -1061,7 +1066,9 @@ func TestPowerCuts(t *testing.T) {
 		h.live(80, true)
 		cuts += h.cuts
 		if bad := append(h.lost, h.broken...); len(bad) > 0 {
-			t.Fatalf("history %d: of %d cuts, %d lost something: %v", seed, h.cuts, len(h.lost), errors.Join(bad[:min(3, len(bad))]...))
+			t.Fatalf(
+				"history %d: of %d cuts, %d lost something: %v", seed, h.cuts, len(h.lost), errors.Join(bad[:min(3, len(bad))]...),
+			)
 		}
 	}
 	t.Logf("%d cuts", cuts)
@@ -1073,7 +1080,9 @@ func TestPowerCuts(t *testing.T) {
 // noticed, and the content can be uploaded again.
 func TestPowerCutsWithoutSync(t *testing.T) {
 	needs.Time(t)
-	for _, step := range []string{"sync file", "sync folder", "sync top", "sync uploads", "sync part", "sync parts", "sync blob", "sync all", "redo"} {
+	for _, step := range []string{
+		"sync file", "sync folder", "sync top", "sync uploads", "sync part", "sync parts", "sync blob", "sync all", "redo",
+	} {
 		t.Run(step, func(t *testing.T) {
 			is := is.New(t)
 			cuts, lost := 0, 0

@@ -79,7 +79,8 @@ func TestOrderOfSyncs(t *testing.T) {
 
 		is.NoErr(os.RemoveAll(filepath.Join(dir, refOf(first).folder())))
 		keep(t, s, first).Release()
-		is.Equal(steps(), sequence("create", "write", "sync top", "sync file", name, "sync folder")) // somebody removed the folder
+		// somebody removed the folder
+		is.Equal(steps(), sequence("create", "write", "sync top", "sync file", name, "sync folder"))
 
 		// The name of a new folder could not be synced: once of a first folder,
 		// once of one that somebody had removed.
@@ -256,7 +257,9 @@ func TestSameContentAtOnce(t *testing.T) {
 
 // Whatever step the disk fails in, the caller gets the error and nothing stays.
 func TestFailedStepsLeaveNothing(t *testing.T) {
-	for _, step := range []string{"create", "write", "sync top", "sync file", "link", "link temp", "rename", "sync folder"} {
+	for _, step := range []string{
+		"create", "write", "sync top", "sync file", "link", "link temp", "rename", "sync folder",
+	} {
 		t.Run(step, func(t *testing.T) {
 			bothWays(t, func(t *testing.T, s *Store, dir string) {
 				is := is.New(t)

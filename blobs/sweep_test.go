@@ -46,7 +46,9 @@ func TestSweep(t *testing.T) {
 		pinned.Release()
 		swept, err = s.Sweep(t.Context(), limit.Add(2*time.Hour), func(Ref) (bool, error) { return true, nil })
 		is.NoErr(err)
-		is.Equal(swept, Swept{Seen: 4, Removed: 4, Bytes: referenced.Size + pinned.Size + young.Size + atLimit.Size, Foreign: 1})
+		is.Equal(
+			swept, Swept{Seen: 4, Removed: 4, Bytes: referenced.Size + pinned.Size + young.Size + atLimit.Size, Foreign: 1},
+		)
 		is.Equal(paths(t, dir), []string{"README"})
 	})
 }

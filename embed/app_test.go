@@ -85,7 +85,9 @@ func TestAppNamesEveryChoice(t *testing.T) {
 			is := is.New(t)
 			want := all[c.schema].choices()
 			is.True(len(want) > 1)
-			text := strings.NewReplacer("${k.unit}", "", "...(file && { size: 'Largest' })", "size: 'Largest'").Replace(appModule(t, c.module))
+			text := strings.NewReplacer(
+				"${k.unit}", "", "...(file && { size: 'Largest' })", "size: 'Largest'",
+			).Replace(appModule(t, c.module))
 			is.Equal(keysAfter(t, text, c.after), want)
 		})
 	}

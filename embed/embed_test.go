@@ -63,7 +63,9 @@ var pages = map[string]Page{
 	"help, found":  HelpPage{Query: "a", Found: []HelpHit{{"search", "Searching", "b"}}},
 	"hostile help": HelpPage{Title: hostile, Query: hostile, Found: []HelpHit{{hostile, hostile, hostile}}},
 	"app":          AppPage{Title: "Home", Data: []byte(`{}`)},
-	"app, prefix":  AppPage{Base: "/kist", Title: "Home", Admin: true, Content: "https://content.example.org", Data: []byte(`{"a":1}`)},
+	"app, prefix": AppPage{
+		Base: "/kist", Title: "Home", Admin: true, Content: "https://content.example.org", Data: []byte(`{"a":1}`),
+	},
 	"hostile claim": ClaimPage{
 		UserName: hostile,
 		Errors:   ClaimErrors{Form: hostile, UserName: hostile, Password: hostile, Repeat: hostile},
@@ -71,10 +73,14 @@ var pages = map[string]Page{
 	"hostile claimed": ClaimedPage{UserName: hostile, APIKey: hostile, Address: hostile},
 	"hostile message": MessagePage{Title: hostile, Text: hostile},
 	"hostile delete":  DeletePage{Base: "/kist", Title: hostile, Kind: hostile},
-	"hostile locked":  LockedPage{Base: "/kist", Action: "/v/" + hostile, Button: hostile, Problem: Problem{Text: hostile}},
-	"hostile card":    CardPage{Address: hostile, Title: hostile, Owner: hostile, Kind: hostile},
-	"hostile app":     AppPage{Title: hostile, Data: must(json.Marshal(map[string]string{"a": hostile, "b": "<!--<script>"}))},
-	"hostile base":    MessagePage{Base: `javascript:alert(1)//"><b onclick=x>`, Title: "t"},
+	"hostile locked": LockedPage{
+		Base: "/kist", Action: "/v/" + hostile, Button: hostile, Problem: Problem{Text: hostile},
+	},
+	"hostile card": CardPage{Address: hostile, Title: hostile, Owner: hostile, Kind: hostile},
+	"hostile app": AppPage{
+		Title: hostile, Data: must(json.Marshal(map[string]string{"a": hostile, "b": "<!--<script>"})),
+	},
+	"hostile base": MessagePage{Base: `javascript:alert(1)//"><b onclick=x>`, Title: "t"},
 }
 
 func render(t *testing.T, page Page) string {
@@ -245,7 +251,10 @@ func TestCurlIsOneCommand(t *testing.T) {
 		t.Run(nasty, func(t *testing.T) {
 			is := is.New(t)
 			page := ClaimedPage{APIKey: nasty, Address: "https://kist.home/" + nasty}
-			want := []string{"-F", "file=@photo.jpg", "-F", "isPublic=true", "-H", "x-api-key: " + nasty, "https://kist.home/" + nasty + "/api/v1/upload"}
+			want := []string{
+				"-F", "file=@photo.jpg", "-F", "isPublic=true", "-H", "x-api-key: " + nasty,
+				"https://kist.home/" + nasty + "/api/v1/upload",
+			}
 			words, err := shellWords(page.Curl())
 			is.NoErr(err)
 			is.Equal(words, append([]string{"curl"}, want...))
@@ -521,7 +530,9 @@ func TestScriptsImportByHashedNames(t *testing.T) {
 			asset, ok := Static(name)
 			is.True(ok)
 			for _, found := range imported.FindAllStringSubmatch(string(asset.Bytes()), -1) {
-				is.True(found[1] == app || strings.Contains(html, `<link rel="modulepreload" fetchpriority="low" href="/kist/static/`+found[1]+`">`))
+				is.True(found[1] == app || strings.Contains(
+					html, `<link rel="modulepreload" fetchpriority="low" href="/kist/static/`+found[1]+`">`,
+				))
 			}
 		}
 	}
@@ -595,7 +606,10 @@ func TestBundle(t *testing.T) {
 	is.NoErr(err)
 	all, err = newAssets(joined)
 	is.NoErr(err)
-	is.Equal(string(all.byLogical["f.js"].Bytes()), "import { b, c } from './"+all.byLogical["c.js"].Name+"';\nexport const f = b;\nf(b);\n")
+	is.Equal(
+		string(all.byLogical["f.js"].Bytes()),
+		"import { b, c } from './"+all.byLogical["c.js"].Name+"';\nexport const f = b;\nf(b);\n",
+	)
 
 	delete(scripts, "b.js")
 	_, err = bundle(scriptSources(scripts), "a.js")

@@ -73,7 +73,10 @@ func TestExtensionIsWhole(t *testing.T) {
 	is.Equal(len(manifest.Icons), 4)
 	is.Equal(len(manifest.Hosts), 0) // it asks for its server alone, when it is connected
 	is.Equal(manifest.Optional, []string{"http://*/*", "https://*/*"})
-	is.Equal(manifest.Permissions, []string{"activeTab", "clipboardWrite", "contextMenus", "notifications", "scripting", "storage"})
+	is.Equal(
+		manifest.Permissions,
+		[]string{"activeTab", "clipboardWrite", "contextMenus", "notifications", "scripting", "storage"},
+	)
 
 	names := regexp.MustCompile(`(?:\bfrom |\bsrc=|<link[^>]* href=)['"]([^'"]+)['"]`)
 	for name, content := range files {

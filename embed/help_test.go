@@ -61,7 +61,9 @@ func TestDocumentLinks(t *testing.T) {
 	for _, file := range append(files, "../README.md") {
 		text, err := os.ReadFile(file)
 		is.NoErr(err)
-		for _, link := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(fences.ReplaceAllString(string(text), ""), -1) {
+		for _, link := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(
+			fences.ReplaceAllString(string(text), ""), -1,
+		) {
 			if strings.HasPrefix(link[1], "https://") {
 				continue
 			}
@@ -120,7 +122,9 @@ func TestSingleSignOnServices(t *testing.T) {
 	for _, name := range []string{"Authelia", "Authentik", "Keycloak", "Pocket ID", "Kanidm"} {
 		_, section, _ := strings.Cut(topic.Text, "\n## "+name+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
-		for _, want := range []string{"https://kist.example.org/login/oidc/callback", "`--oidc-issuer https://", "`--oidc-scopes openid,profile"} {
+		for _, want := range []string{
+			"https://kist.example.org/login/oidc/callback", "`--oidc-issuer https://", "`--oidc-scopes openid,profile",
+		} {
 			if !strings.Contains(section, want) {
 				t.Errorf("%s: there is no %s", name, want)
 			}

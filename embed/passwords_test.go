@@ -18,12 +18,17 @@ func TestCommonPassword(t *testing.T) {
 	for _, one := range all {
 		is.True(len(one) >= 8 && one == strings.ToLower(one))
 	}
-	for _, one := range []string{all[0], all[9999], "password", "12345678", "iloveyou", "trustno1", "letmein123", "p@ssw0rd2024", "!!password", "dragon99!"} {
+	for _, one := range []string{
+		all[0], all[9999], "password", "12345678", "iloveyou", "trustno1", "letmein123", "p@ssw0rd2024", "!!password",
+		"dragon99!",
+	} {
 		if !CommonPassword(one) {
 			t.Errorf("%q is common", one)
 		}
 	}
-	for _, one := range []string{"", "\n", "password\n", "password by the lake", "password-4711-0815", "password\n12345678", "correct horse", "123456"} {
+	for _, one := range []string{
+		"", "\n", "password\n", "password by the lake", "password-4711-0815", "password\n12345678", "correct horse", "123456",
+	} {
 		is.True(!CommonPassword(one))
 	}
 }

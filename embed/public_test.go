@@ -41,7 +41,10 @@ func fill(v reflect.Value, text string) {
 	}
 }
 
-var plainTexts = []string{hostile, "javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,<script>alert(1)</script>", " \tjavascript:alert(1)", "' onload=alert(1) x='", "\u202e</title>"}
+var plainTexts = []string{
+	hostile, "javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,<script>alert(1)</script>",
+	" \tjavascript:alert(1)", "' onload=alert(1) x='", "\u202e</title>",
+}
 
 // ownScript matches the attributes of a script that the server has itself.
 var ownScript = regexp.MustCompile(`src="/kist/static/(?:page|recipe)\.`)
@@ -95,10 +98,16 @@ func TestPublicPagesTakeNothingActive(t *testing.T) {
 func TestItemPagePolicy(t *testing.T) {
 	is := is.New(t)
 	policy := ItemPage{Origin: "https://content.example.org:8443"}.Policy()
-	for _, part := range []string{"img-src 'self' data: https://content.example.org:8443;", "media-src 'self' https://content.example.org:8443;", "frame-src 'self' https://content.example.org:8443;", "script-src 'self';"} {
+	for _, part := range []string{
+		"img-src 'self' data: https://content.example.org:8443;", "media-src 'self' https://content.example.org:8443;",
+		"frame-src 'self' https://content.example.org:8443;", "script-src 'self';",
+	} {
 		is.True(strings.Contains(policy, part))
 	}
-	for _, bad := range []string{"https://", "https://a/b", "https://a;script-src *", "https://a b", "*", "https://*", "javascript:alert(1)", "https://a'", "ftp://a", "https://user@a"} {
+	for _, bad := range []string{
+		"https://", "https://a/b", "https://a;script-src *", "https://a b", "*", "https://*", "javascript:alert(1)",
+		"https://a'", "ftp://a", "https://user@a",
+	} {
 		is.Equal(ItemPage{Origin: bad}.Policy(), ItemPage{}.Policy())
 	}
 	is.True(!strings.Contains(ItemPage{}.Policy(), "unsafe"))
@@ -106,13 +115,17 @@ func TestItemPagePolicy(t *testing.T) {
 
 func TestItemPageTellsOthersOnlyWhenOpen(t *testing.T) {
 	is := is.New(t)
-	item := ItemPage{Name: "Boiler", Title: "The code is 4711", Address: "https://kist.home/v/a", Picture: "https://kist.home/t/a", Description: "a\n\nb " + strings.Repeat("ü", 300)}
+	item := ItemPage{
+		Name: "Boiler", Title: "The code is 4711", Address: "https://kist.home/v/a", Picture: "https://kist.home/t/a",
+		Description: "a\n\nb " + strings.Repeat("ü", 300),
+	}
 	head := func() string {
 		head, _, _ := strings.Cut(render(t, item), "</head>")
 		return head
 	}
 	closed := head()
-	is.True(!strings.Contains(closed, "og:") && !strings.Contains(closed, "twitter:") && !strings.Contains(closed, `name="description"`))
+	is.True(!strings.Contains(closed, "og:") && !strings.Contains(closed, "twitter:") &&
+		!strings.Contains(closed, `name="description"`))
 	is.True(strings.Contains(closed, `<link rel="canonical" href="https://kist.home/v/a">`))
 	item.Open = true
 	open := head()
@@ -138,11 +151,15 @@ func TestItemPageTellsOnlyTheOwnerOfViews(t *testing.T) {
 
 func TestLockedPage(t *testing.T) {
 	is := is.New(t)
-	page := render(t, LockedPage{Base: "/kist", Action: "/v/abc", Button: "Unlock", Problem: Problem{Text: "The password is wrong."}})
+	page := render(
+		t, LockedPage{Base: "/kist", Action: "/v/abc", Button: "Unlock", Problem: Problem{Text: "The password is wrong."}},
+	)
 	is.True(strings.Contains(page, `<form class="fields" method="post" action="/kist/v/abc">`))
 	is.True(strings.Contains(page, `name="password"`) && strings.Contains(page, `aria-invalid="true"`))
 	is.True(strings.Contains(page, `role="alert"`))
-	is.True(!strings.Contains(render(t, LockedPage{Action: "/v/abc", Problem: Problem{Text: "Wait a minute.", Wait: true}}), "aria-invalid"))
+	is.True(!strings.Contains(
+		render(t, LockedPage{Action: "/v/abc", Problem: Problem{Text: "Wait a minute.", Wait: true}}), "aria-invalid",
+	))
 	is.True(!strings.Contains(render(t, LockedPage{}), "alert"))
 }
 
@@ -158,7 +175,10 @@ func TestDot(t *testing.T) {
 // owner's colour in what can be read there.
 func TestUploadPage(t *testing.T) {
 	is := is.New(t)
-	page := UploadPage{Base: "/kist", Slug: "abc", Title: "Photos", Owner: "Ann", FileSize: "1 MB", Left: 2, Types: []string{"image/*", ".pdf"}, Color: "#0F6B5C"}
+	page := UploadPage{
+		Base: "/kist", Slug: "abc", Title: "Photos", Owner: "Ann", FileSize: "1 MB", Left: 2,
+		Types: []string{"image/*", ".pdf"}, Color: "#0F6B5C",
+	}
 	html := render(t, page)
 	is.True(strings.Contains(html, `method="post" enctype="multipart/form-data" action="/kist/up/abc"`))
 	is.True(strings.Contains(html, `accept="image/*,.pdf"`))
@@ -174,7 +194,10 @@ func TestUploadPage(t *testing.T) {
 	is.True(strings.Contains(page.Policy(), "frame-src https://challenges.cloudflare.com;"))
 	page.Left = 0
 	is.True(!strings.Contains(render(t, page), "<form"))
-	for color, ink := range map[string]string{"#FFFFFF": "#000000", "#000000": "#FFFFFF", "#0F6B5C": "#FFFFFF", "#FFFF00": "#000000", "#777777": "#000000", "red": "", "": ""} {
+	for color, ink := range map[string]string{
+		"#FFFFFF": "#000000", "#000000": "#FFFFFF", "#0F6B5C": "#FFFFFF", "#FFFF00": "#000000", "#777777": "#000000",
+		"red": "", "": "",
+	} {
 		is.Equal(UploadPage{Color: color}.Ink(), ink) // on color
 	}
 }

@@ -89,7 +89,9 @@ func textSources(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	read := func(at string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasSuffix(at, "_test.go") || !slices.Contains([]string{".js", ".html", ".go"}, filepath.Ext(at)) && filepath.Base(at) != "manifest.json" {
+		if err != nil || d.IsDir() || strings.HasSuffix(at, "_test.go") || !slices.Contains(
+			[]string{".js", ".html", ".go"}, filepath.Ext(at),
+		) && filepath.Base(at) != "manifest.json" {
 			return err
 		}
 		b, err := os.ReadFile(at)
@@ -124,8 +126,12 @@ func TestTextsAreThere(t *testing.T) {
 				t.Errorf("%s: there is no text %s", at, key)
 			}
 			group, _, _ := strings.Cut(key, ".")
-			script := map[string]string{"static": "up-text", "static/app": "app-text", "extension": "extension"}[filepath.ToSlash(filepath.Dir(at))]
-			if script != "" && at != "static/text.js" && !slices.Contains(scriptTexts[script], group) && !slices.Contains(scriptTexts[strings.TrimSuffix(filepath.Base(at), ".js")+laterText], group) {
+			script := map[string]string{
+				"static": "up-text", "static/app": "app-text", "extension": "extension",
+			}[filepath.ToSlash(filepath.Dir(at))]
+			if script != "" && at != "static/text.js" && !slices.Contains(scriptTexts[script], group) && !slices.Contains(
+				scriptTexts[strings.TrimSuffix(filepath.Base(at), ".js")+laterText], group,
+			) {
 				t.Errorf("%s: the group of %s is not sent with the script", at, key)
 			}
 		}
@@ -171,7 +177,8 @@ func TestNoTextOutsideTheCatalogue(t *testing.T) {
 			}
 		case filepath.Ext(at) == ".js" && !strings.HasPrefix(at, "static/reference"):
 			for line := range strings.Lines(string(lean([]byte(source)))) {
-				if strings.Contains(line, "import ") || strings.HasPrefix(line, "*") || strings.HasPrefix(line, "/*") || strings.Contains(line, "new Error(") {
+				if strings.Contains(line, "import ") || strings.HasPrefix(line, "*") || strings.HasPrefix(line, "/*") ||
+					strings.Contains(line, "new Error(") {
 					continue
 				}
 				line, _, _ = strings.Cut(line, "; // ")
@@ -187,7 +194,8 @@ func TestNoTextOutsideTheCatalogue(t *testing.T) {
 
 // selector reports whether a string is for the browser: a style, a selector, a header or a list of types.
 func selector(text string) bool {
-	return strings.ContainsAny(text, "#[]{}=/_<>") || strings.HasPrefix(text, ".") || regexp.MustCompile(`^[a-z-]+( [a-z-]+)?$|^[A-Z][a-zA-Z]*-[A-Za-z-]+$|^(main|main upload|quiet square( star)?|toast bad|noopener noreferrer|alert bad)$|, `).MatchString(text) && !strings.ContainsAny(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ.!?")
+	return strings.ContainsAny(text, "#[]{}=/_<>") || strings.HasPrefix(text, ".") ||
+		regexp.MustCompile(`^[a-z-]+( [a-z-]+)?$|^[A-Z][a-zA-Z]*-[A-Za-z-]+$|^(main|main upload|quiet square( star)?|toast bad|noopener noreferrer|alert bad)$|, `).MatchString(text) && !strings.ContainsAny(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ.!?")
 }
 
 func TestPreferred(t *testing.T) {
@@ -208,14 +216,20 @@ func TestFormats(t *testing.T) {
 	is.Equal(Lang("de").Date(at), "5. März 2026")
 	is.Equal(English.Time(at), "5 March 2026, 14:07 UTC")
 	is.Equal(Lang("de").Time(at), "5. März 2026, 14:07 Uhr (UTC)")
-	for n, want := range map[int64][2]string{0: {"0", "0"}, 999: {"999", "999"}, 1234567: {"1,234,567", "1.234.567"}, -1000: {"-1,000", "-1.000"}, -100: {"-100", "-100"}} {
+	for n, want := range map[int64][2]string{
+		0: {"0", "0"}, 999: {"999", "999"}, 1234567: {"1,234,567", "1.234.567"}, -1000: {"-1,000", "-1.000"},
+		-100: {"-100", "-100"},
+	} {
 		is.Equal([2]string{English.Number(n), Lang("de").Number(n)}, want)
 	}
 	for n, want := range map[int64][2]string{
 		0: {"0 bytes", "0 Byte"}, 1: {"1 byte", "1 Byte"}, 999: {"999 bytes", "999 Byte"}, 1000: {"1 kB", "1 kB"}, 4_123_456: {"4.1 MB", "4,1 MB"}, 99_960_000: {"100 MB", "100 MB"},
 		999_600: {"1 MB", "1 MB"}, 1 << 53: {"9 PB", "9 PB"}, 10 << 30: {"10.7 GB", "10,7 GB"},
 	} {
-		is.Equal([2]string{strings.ReplaceAll(English.Size(n), "\u00a0", " "), strings.ReplaceAll(Lang("de").Size(n), "\u00a0", " ")}, want)
+		is.Equal(
+			[2]string{strings.ReplaceAll(English.Size(n), "\u00a0", " "), strings.ReplaceAll(Lang("de").Size(n), "\u00a0", " ")},
+			want,
+		)
 	}
 	is.Equal(English.Wait(0), "in 1 second")
 	is.Equal(Lang("de").Wait(200*time.Second), "in 4 Minuten")

@@ -31,23 +31,33 @@ func TestDoorCredentials(t *testing.T) {
 		status int
 		code   string
 	}{
-		"x-api-key":                   {apitest.WithHeader("X-Api-Key", a.Key), 200, ""},
-		"ApiKey":                      {apitest.WithHeader("Authorization", "ApiKey "+a.Key), 200, ""},
-		"Bearer":                      {apitest.WithHeader("Authorization", "Bearer "+a.Key), 200, ""},
-		"lower case":                  {apitest.WithHeader("Authorization", "apikey "+a.Key), 200, ""},
-		"upper case":                  {apitest.WithHeader("Authorization", "BEARER "+a.Key), 200, ""},
-		"spaces":                      {apitest.WithHeader("Authorization", "  ApiKey \t  "+a.Key+"  "), 200, ""},
-		"tab":                         {apitest.WithHeader("Authorization", "Bearer\t"+a.Key), 200, ""},
-		"spaces in x-api-key":         {apitest.WithHeader("X-Api-Key", "  "+a.Key+"\t"), 200, ""},
-		"the same twice":              {apitest.WithHeader("X-Api-Key", a.Key, "X-Api-Key", a.Key), 200, ""},
-		"the same in both":            {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Bearer "+a.Key), 200, ""},
-		"beside an empty one":         {apitest.WithHeader("X-Api-Key", "", "Authorization", "Bearer "+a.Key), 200, ""},
-		"before an empty one":         {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Bearer "), 200, ""},
-		"beside Basic":                {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Basic YTpi"), 200, ""},
-		"two good ones":               {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Bearer "+other), 400, "conflicting_credentials"},
-		"two in one header":           {apitest.WithHeader("X-Api-Key", a.Key, "X-Api-Key", other), 400, "conflicting_credentials"},
-		"two schemes":                 {apitest.WithHeader("Authorization", "ApiKey "+a.Key, "Authorization", "Bearer "+other), 400, "conflicting_credentials"},
-		"good, bad, good":             {apitest.WithHeader("X-Api-Key", a.Key, "X-Api-Key", "kist_bad", "Authorization", "Bearer "+a.Key), 400, "conflicting_credentials"},
+		"x-api-key":           {apitest.WithHeader("X-Api-Key", a.Key), 200, ""},
+		"ApiKey":              {apitest.WithHeader("Authorization", "ApiKey "+a.Key), 200, ""},
+		"Bearer":              {apitest.WithHeader("Authorization", "Bearer "+a.Key), 200, ""},
+		"lower case":          {apitest.WithHeader("Authorization", "apikey "+a.Key), 200, ""},
+		"upper case":          {apitest.WithHeader("Authorization", "BEARER "+a.Key), 200, ""},
+		"spaces":              {apitest.WithHeader("Authorization", "  ApiKey \t  "+a.Key+"  "), 200, ""},
+		"tab":                 {apitest.WithHeader("Authorization", "Bearer\t"+a.Key), 200, ""},
+		"spaces in x-api-key": {apitest.WithHeader("X-Api-Key", "  "+a.Key+"\t"), 200, ""},
+		"the same twice":      {apitest.WithHeader("X-Api-Key", a.Key, "X-Api-Key", a.Key), 200, ""},
+		"the same in both":    {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Bearer "+a.Key), 200, ""},
+		"beside an empty one": {apitest.WithHeader("X-Api-Key", "", "Authorization", "Bearer "+a.Key), 200, ""},
+		"before an empty one": {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Bearer "), 200, ""},
+		"beside Basic":        {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Basic YTpi"), 200, ""},
+		"two good ones": {
+			apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Bearer "+other), 400, "conflicting_credentials",
+		},
+		"two in one header": {
+			apitest.WithHeader("X-Api-Key", a.Key, "X-Api-Key", other), 400, "conflicting_credentials",
+		},
+		"two schemes": {
+			apitest.WithHeader("Authorization", "ApiKey "+a.Key, "Authorization", "Bearer "+other), 400,
+			"conflicting_credentials",
+		},
+		"good, bad, good": {
+			apitest.WithHeader("X-Api-Key", a.Key, "X-Api-Key", "kist_bad", "Authorization", "Bearer "+a.Key), 400,
+			"conflicting_credentials",
+		},
 		"none":                        {nil, 401, "no_credential"},
 		"empty":                       {apitest.WithHeader("X-Api-Key", ""), 401, "no_credential"},
 		"Basic":                       {apitest.WithHeader("Authorization", "Basic "+a.Key), 401, "no_credential"},
@@ -186,7 +196,8 @@ func TestDoorScopes(t *testing.T) {
 			return people.ScopeAdmin
 		case strings.HasPrefix(p, "integrations/webhooks") && (r.ID == "createWebhook" || r.ID == "editWebhook"):
 			return people.ScopeAll // or read and write together: see TestWebhookScopes
-		case p == "export", p == "import", strings.HasPrefix(p, "import/"), strings.HasPrefix(p, "trash") && r.Method == "DELETE":
+		case p == "export", p == "import", strings.HasPrefix(p, "import/"), strings.HasPrefix(p, "trash") &&
+			r.Method == "DELETE":
 			return people.ScopeAll
 		case p == "remote-upload" && r.Method == "GET":
 			return anyScope
@@ -202,10 +213,14 @@ func TestDoorScopes(t *testing.T) {
 		return people.ScopeWrite
 	}
 	bob := a.AddUser("bob", people.Member)
-	for _, scope := range []people.Scope{people.ScopeAll, people.ScopeRead, people.ScopeWrite, people.ScopeUpload, people.ScopeAdmin} {
+	for _, scope := range []people.Scope{
+		people.ScopeAll, people.ScopeRead, people.ScopeWrite, people.ScopeUpload, people.ScopeAdmin,
+	} {
 		admins, members := a.AddKey(a.User, scope), a.AddKey(bob, scope)
 		for _, r := range a.Server.Routes() {
-			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(r.Path)
+			path := strings.NewReplacer(
+				"{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none",
+			).Replace(r.Path)
 			try := func(key string) (status int, code string) {
 				q := apitest.Request{Method: r.Method, Path: path, Key: key, Anyone: key == "", Raw: true}
 				if r.Method != "GET" && r.Method != "DELETE" {
@@ -282,20 +297,32 @@ func TestDoorBadKeyAtOpenRoutes(t *testing.T) {
 	bob := a.AddUser("bob", people.Member)
 	key := a.AddKey(bob, people.ScopeAll)
 	for _, slug := range []string{"open", "hidden"} {
-		a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Key: key, JSON: map[string]any{"content": "x", "slug": slug, "isPublic": slug == "open"}}).Want(201)
+		a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/notes", Key: key,
+			JSON: map[string]any{"content": "x", "slug": slug, "isPublic": slug == "open"},
+		}).Want(201)
 	}
 	a.Do(apitest.Request{Method: "GET", Path: "/x/hidden", Key: key}).Want(200) // to its owner
 	a.Patch("/api/v1/admin/users/"+bob.ID.String(), `{"apiTokensDisabled":true}`).Want(200)
 	page := regexp.MustCompile(`/static/[^"]+`).FindString(string(a.Visit("/claim/none", "Accept", "text/html").Want(404).Body))
-	for _, bad := range []http.Header{apitest.WithHeader("X-Api-Key", "kist_bad"), apitest.WithHeader("X-Api-Key", key), apitest.WithHeader("Authorization", "Bearer x")} {
+	for _, bad := range []http.Header{
+		apitest.WithHeader("X-Api-Key", "kist_bad"), apitest.WithHeader("X-Api-Key", key),
+		apitest.WithHeader("Authorization", "Bearer x"),
+	} {
 		for path, status := range map[string]int{
 			"/healthz": 200, "/api/v1/openapi": 200, "/api/v1/reference": 200, page: 200, "/claim/none": 404,
 			"/x/open": 200, "/x/hidden": 404, "/s/none": 404,
 		} {
 			is.Equal(a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Header: bad}).Status, status)
 		}
-		is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/open", Anyone: true, Header: bad, JSON: "{}"}).Status, 200)
-		is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/hidden", Anyone: true, Header: bad, JSON: "{}"}).Status, 404)
+		is.Equal(
+			a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/open", Anyone: true, Header: bad, JSON: "{}"}).Status,
+			200,
+		)
+		is.Equal(
+			a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/hidden", Anyone: true, Header: bad, JSON: "{}"}).Status,
+			404,
+		)
 	}
 	// Where a credential is looked at, two are still refused.
 	a.Visit("/x/open", "X-Api-Key", a.Key, "Authorization", "Bearer kist_bad").Want(400)
@@ -309,7 +336,10 @@ func TestDoorCrossOrigin(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	for _, origin := range []string{"chrome-extension://abcdefghijklmnopabcdefghijklmnop", "moz-extension://0d8b2a3c-5c3e-4d2f-9d51-0123456789ab", "null", "https://example.org"} {
+	for _, origin := range []string{
+		"chrome-extension://abcdefghijklmnopabcdefghijklmnop", "moz-extension://0d8b2a3c-5c3e-4d2f-9d51-0123456789ab", "null",
+		"https://example.org",
+	} {
 		t.Run(origin, func(t *testing.T) {
 			is := is.New(t)
 			for _, method := range []string{"GET", "POST", "PATCH", "DELETE"} {
@@ -320,7 +350,8 @@ func TestDoorCrossOrigin(t *testing.T) {
 				is.True(strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), method))
 				is.Equal(got.Header.Get("Access-Control-Allow-Credentials"), "")
 				allowed := strings.Split(got.Header.Get("Access-Control-Allow-Headers"), ", ")
-				for _, name := range strings.Split("content-type, x-api-key, authorization, x-upload-password, x-share-password, x-captcha-token, x-captcha-pass, idempotency-key, "+
+				for _, name := range strings.Split("content-type, x-api-key, authorization, x-upload-password, "+
+					"x-share-password, x-captcha-token, x-captcha-pass, idempotency-key, "+
 					"tus-resumable, upload-length, upload-offset, upload-metadata, upload-checksum", ", ") {
 					is.True(slices.Contains(allowed, name)) // the header may be sent
 				}
@@ -346,7 +377,13 @@ func TestDoorCrossOrigin(t *testing.T) {
 	}
 	is.Equal(a.Get("/api/v1/me").Header.Get("Access-Control-Allow-Origin"), "")
 	is.Equal(a.Visit("/healthz", "Origin", "null").Header.Get("Access-Control-Allow-Origin"), "")
-	is.Equal(a.Do(apitest.Request{Method: "OPTIONS", Path: "/x/none", Anyone: true, Header: apitest.WithHeader("Origin", "null", "Access-Control-Request-Method", "GET")}).Header.Get("Access-Control-Allow-Origin"), "")
+	is.Equal(
+		a.Do(apitest.Request{
+			Method: "OPTIONS", Path: "/x/none", Anyone: true,
+			Header: apitest.WithHeader("Origin", "null", "Access-Control-Request-Method", "GET"),
+		}).Header.Get("Access-Control-Allow-Origin"),
+		"",
+	)
 }
 
 func TestDoorRequestID(t *testing.T) {
@@ -391,7 +428,10 @@ func TestDoorLog(t *testing.T) {
 		{Method: "GET", Path: "/x/locked", Anyone: true, Header: apitest.WithHeader("X-Share-Password", "SECRET-guess")},
 		{Method: "GET", Path: "/x/locked", Anyone: true, Header: apitest.WithHeader("X-Share-Password", "SECRET-pass")},
 		{Method: "POST", Path: "/api/v1/notes/p/locked", Anyone: true, JSON: `{"password":"SECRET-body"}`},
-		{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"SECRET-content","password":"SECRET-new","sourceUrl":"SECRET-url"}`},
+		{
+			Method: "POST", Path: "/api/v1/notes",
+			JSON: `{"content":"SECRET-content","password":"SECRET-new","sourceUrl":"SECRET-url"}`,
+		},
 		{Method: "POST", Path: "/api/v1/notes", JSON: `{"SECRET-broken"`},
 		{Method: "GET", Path: "/claim/SECRET-token", Anyone: true},
 		{Method: "HEAD", Path: "/claim/SECRET-token", Anyone: true},
@@ -404,17 +444,32 @@ func TestDoorLog(t *testing.T) {
 		{Method: "GET", Path: "//claim//SECRET-token", Anyone: true},
 		{Method: "GET", Path: "/%63laim/SECRET-token", Anyone: true},
 		{Method: "GET", Path: "/claim/SECRET-token?" + strings.Repeat("a", web.MaxQuery+1), Anyone: true},
-		{Method: "POST", Path: "/claim/SECRET-token", Anyone: true, Body: strings.NewReader("username=a&password=SECRET-form"), Header: apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded")},
+		{
+			Method: "POST", Path: "/claim/SECRET-token", Anyone: true,
+			Body:   strings.NewReader("username=a&password=SECRET-form"),
+			Header: apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded"),
+		},
 		{Method: "PATCH", Path: "/api/v1/me", JSON: `{"password":"SECRET-123456","currentPassword":"SECRET-123457"}`},
 	}
-	for _, name := range []string{"Authorization", "Cookie", "Referer", "User-Agent", "Origin", "Idempotency-Key", "X-Upload-Password", "X-Forwarded-For", "Accept", "Range", "If-None-Match", "Sec-Purpose", "X-Anything"} {
-		requests = append(requests, apitest.Request{Method: "GET", Path: "/x/locked", Anyone: true, Header: apitest.WithHeader(name, "Bearer SECRET-header")})
+	for _, name := range []string{
+		"Authorization", "Cookie", "Referer", "User-Agent", "Origin", "Idempotency-Key", "X-Upload-Password",
+		"X-Forwarded-For", "Accept", "Range", "If-None-Match", "Sec-Purpose", "X-Anything",
+	} {
+		requests = append(
+			requests,
+			apitest.Request{
+				Method: "GET", Path: "/x/locked", Anyone: true, Header: apitest.WithHeader(name, "Bearer SECRET-header"),
+			},
+		)
 	}
 	for _, q := range requests {
 		q.Raw = true
 		a.Do(q)
 	}
-	up := a.UploadRequest(map[string]string{"password": "SECRET-field", "description": "SECRET-text", "slug": "!SECRET"}, apitest.File("SECRET-name.txt", "text/SECRET-type", "SECRET-bytes"))
+	up := a.UploadRequest(
+		map[string]string{"password": "SECRET-field", "description": "SECRET-text", "slug": "!SECRET"},
+		apitest.File("SECRET-name.txt", "text/SECRET-type", "SECRET-bytes"),
+	)
 	up.Raw = true
 	a.Do(up)
 
@@ -429,7 +484,8 @@ func TestDoorLog(t *testing.T) {
 		}
 		is.NoErr(json.Unmarshal([]byte(line), &l))
 		is.Equal(l.Msg, "request")
-		is.True(l.Method != "" && l.Path != "" && l.Client == "127.0.0.1" && l.RequestID != "" && l.Status >= 200 && l.Ms != nil && l.Bytes != nil)
+		is.True(l.Method != "" && l.Path != "" && l.Client == "127.0.0.1" && l.RequestID != "" && l.Status >= 200 &&
+			l.Ms != nil && l.Bytes != nil)
 		if strings.Contains(line, "SECRET") {
 			t.Errorf("a secret is in the log: %s", line)
 		}
@@ -443,7 +499,10 @@ func TestDoorLogEscapes(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	mark := len(a.Logged.String())
-	paths := []string{"/x/a%0d%0a%7B%22level%22:%22ERROR%22%7D", "/x/%1b%5B31mred", "/x/%00", "/x/%ff%fe", "/x/%e2%80%ae", "/" + strings.Repeat("y", 20_000)}
+	paths := []string{
+		"/x/a%0d%0a%7B%22level%22:%22ERROR%22%7D", "/x/%1b%5B31mred", "/x/%00", "/x/%ff%fe", "/x/%e2%80%ae",
+		"/" + strings.Repeat("y", 20_000),
+	}
 	for _, path := range paths {
 		a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Raw: true})
 	}
@@ -459,7 +518,9 @@ func TestDoorLogEscapes(t *testing.T) {
 func TestDoorClientAddress(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("127.0.0.1/32")}
+	proxies := []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("127.0.0.1/32"),
+	}
 	for name, c := range map[string]struct {
 		trusted []netip.Prefix
 		peer    string
@@ -491,7 +552,9 @@ func TestDoorClientAddress(t *testing.T) {
 			r := httptest.NewRequest("GET", "/", nil)
 			r.RemoteAddr = c.peer
 			r.Header["X-Forwarded-For"] = c.forward
-			for _, h := range []string{"X-Real-Ip", "Forwarded", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded-Host"} {
+			for _, h := range []string{
+				"X-Real-Ip", "Forwarded", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded-Host",
+			} {
 				r.Header.Set(h, "9.9.9.9")
 			}
 			is.Equal(s.Client(r).String(), c.want)
@@ -558,7 +621,8 @@ func TestDoorOddRequests(t *testing.T) {
 		if c.status == 405 && w.Header().Get("Allow") == "" {
 			t.Errorf("%s %s: no Allow", c.method, c.target)
 		}
-		is.Equal(strings.HasPrefix(c.target, "/api"), c.status != 204 && w.Header().Get("Content-Type") == "application/json") // errors of the API are JSON
+		// errors of the API are JSON
+		is.Equal(strings.HasPrefix(c.target, "/api"), c.status != 204 && w.Header().Get("Content-Type") == "application/json")
 	}
 }
 

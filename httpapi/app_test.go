@@ -84,7 +84,13 @@ func TestAppFirstAnswers(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	for i := range 3 {
-		a.Post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat("long ", 1000), "tags": []string{[]string{"odd", "even"}[i%2]}}).Want(201)
+		a.Post(
+			"/api/v1/notes",
+			map[string]any{
+				"title": fmt.Sprint("Note ", i), "content": strings.Repeat("long ", 1000),
+				"tags": []string{[]string{"odd", "even"}[i%2]},
+			},
+		).Want(201)
 	}
 	slug := a.Post("/api/v1/shorten", map[string]any{"originalUrl": "https://go.dev"}).Want(201).Text("data.slug")
 
@@ -196,7 +202,9 @@ func TestListsCanBeBrief(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	long := strings.Repeat("é", 400)
-	for path, members := range map[string]string{"notes": "content", "snippets": "content", "recipes": "ingredients instructions"} {
+	for path, members := range map[string]string{
+		"notes": "content", "snippets": "content", "recipes": "ingredients instructions",
+	} {
 		body := map[string]any{"title": "t"}
 		for name := range strings.FieldsSeq(members) {
 			body[name] = long
@@ -214,7 +222,9 @@ func TestListsCanBeBrief(t *testing.T) {
 var onDemand = regexp.MustCompile(`/static/(account|activity|admin|bookmarks|bulk|collections|film|help|keys|moving|remote|replace|requests|search|security|share|tags|trash|tus|uploads|versions|webhooks|welcome)\b`)
 
 // loadsLater are the modules of onDemand that a page loads without being asked, or for a part of it that is opened.
-var loadsLater = map[string][]string{"/": {"welcome"}, "/account": {"activity"}, "/account/security": {"account", "activity", "keys"}, "/keys": {"account"}}
+var loadsLater = map[string][]string{
+	"/": {"welcome"}, "/account": {"activity"}, "/account/security": {"account", "activity", "keys"}, "/keys": {"account"},
+}
 
 // TestAppIsLight: a page full of records, whichever it is, takes less than
 // 75 KiB of scripts and styles, which are kept for good.
@@ -224,12 +234,24 @@ func TestAppIsLight(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	for i := range 60 {
-		a.Post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 500), "tags": []string{fmt.Sprint("tag", i%9)}}).Want(201)
-		a.Post("/api/v1/bookmarks", map[string]any{"url": fmt.Sprint("https://example.org/", i*7919), "title": fmt.Sprint("Bookmark ", i)}).Want(201)
+		a.Post(
+			"/api/v1/notes",
+			map[string]any{
+				"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 500),
+				"tags": []string{fmt.Sprint("tag", i%9)},
+			},
+		).Want(201)
+		a.Post(
+			"/api/v1/bookmarks",
+			map[string]any{"url": fmt.Sprint("https://example.org/", i*7919), "title": fmt.Sprint("Bookmark ", i)},
+		).Want(201)
 	}
 	_, link := a.Ask(map[string]any{"description": strings.Repeat("Please give us all you took. ", 9)})
 	for i := range 60 {
-		a.Leave(link, nil, map[string]string{"name": fmt.Sprint("Guest ", i), "message": fmt.Sprint("Here you are, number ", i)}, apitest.File(fmt.Sprintf("IMG_%d.jpg", i*7919), "", fmt.Sprint("picture ", i))).Want(201)
+		a.Leave(
+			link, nil, map[string]string{"name": fmt.Sprint("Guest ", i), "message": fmt.Sprint("Here you are, number ", i)},
+			apitest.File(fmt.Sprintf("IMG_%d.jpg", i*7919), "", fmt.Sprint("picture ", i)),
+		).Want(201)
 		a.Ask(map[string]any{"title": fmt.Sprint("Photos ", i)})
 	}
 	for _, p := range httpapi.AppPages() {
@@ -246,10 +268,13 @@ func TestAppIsLight(t *testing.T) {
 		is.True(len(files) >= 4)
 		slices.Sort(files)
 		for _, file := range slices.Compact(files) { // a browser asks for each once
-			if m := onDemand.FindStringSubmatch(file); m != nil && m[1] != p.Module && !slices.Contains(loadsLater[p.Path], m[1]) {
+			if m := onDemand.FindStringSubmatch(file); m != nil && m[1] != p.Module &&
+				!slices.Contains(loadsLater[p.Path], m[1]) {
 				continue // named here, and loaded by another page or with a large file
 			}
-			asset := a.Do(apitest.Request{Method: "GET", Path: file, Anyone: true, Header: http.Header{"Accept-Encoding": {"gzip"}}}).Want(200)
+			asset := a.Do(apitest.Request{
+				Method: "GET", Path: file, Anyone: true, Header: http.Header{"Accept-Encoding": {"gzip"}},
+			}).Want(200)
 			is.Equal(asset.Header.Get("Cache-Control"), "public, max-age=31536000, immutable")
 			total += len(asset.Body)
 		}

@@ -97,7 +97,9 @@ func fill(a *apitest.App, n int) {
 
 func BenchmarkRedirect(b *testing.B) {
 	a := apitest.Start(b, quiet)
-	a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/a/long/path","slug":"golink","isPublic":true}`).Want(201)
+	a.Post(
+		"/api/v1/shorten", `{"originalUrl":"https://example.org/a/long/path","slug":"golink","isPublic":true}`,
+	).Want(201)
 	key := a.Key
 	a.Key = ""
 	bench(a, b, 302, "GET", "/s/golink", "")

@@ -11,7 +11,9 @@ import (
 // TestBrowserAmounts scales the lines of ingredients. A line whose amount is not certain stays as it is.
 func TestBrowserAmounts(t *testing.T) {
 	b := openBrowser(t)
-	slug := b.Post("/api/v1/recipes", map[string]any{"title": "x", "ingredients": "- 1 x", "isPublic": true}).Want(201).Text("data.slug")
+	slug := b.Post(
+		"/api/v1/recipes", map[string]any{"title": "x", "ingredients": "- 1 x", "isPublic": true},
+	).Want(201).Text("data.slug")
 	b.open("/v/" + slug)
 	const unclear = "unclear"
 	lines := []struct {
@@ -166,7 +168,9 @@ func TestBrowserAmountsShown(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	const ingredients = "- **1½** cups flour\n- 28-oz can of *tomatoes*\n- 1 **to** 2 eggs\n- salt"
-	slug := b.Post("/api/v1/recipes", map[string]any{"title": "Pie", "ingredients": ingredients, "isPublic": true}).Want(201).Text("data.slug")
+	slug := b.Post(
+		"/api/v1/recipes", map[string]any{"title": "Pie", "ingredients": ingredients, "isPublic": true},
+	).Want(201).Text("data.slug")
 	for _, at := range []string{"/v/" + slug, "/recipes/" + slug} {
 		b.open(at)
 		b.until(`document.querySelectorAll('.field-ingredients .tick input').length === 4`)
@@ -174,7 +178,9 @@ func TestBrowserAmountsShown(t *testing.T) {
 		b.press("2×")
 		b.press("2×")
 		is.Equal(b.js(shown), "3 cups flour; 28-oz can of tomatoesamount not changed; 1 to 2 eggsamount not changed; salt")
-		is.Equal(b.js(`[...document.querySelectorAll('.tick :is(strong, em)')].map((e) => e.textContent).join(' ')`), "3 tomatoes to")
+		is.Equal(
+			b.js(`[...document.querySelectorAll('.tick :is(strong, em)')].map((e) => e.textContent).join(' ')`), "3 tomatoes to",
+		)
 		b.press("1×")
 		is.Equal(b.js(shown), "1½ cups flour; 28-oz can of tomatoes; 1 to 2 eggs; salt")
 	}

@@ -29,7 +29,12 @@ func TestBrowserAxe(t *testing.T) {
 
 	var slugs []string
 	for kind, in := range map[string]map[string]any{
-		"notes":     {"title": "Harbour", "content": "# Boats\n\nThey arrive **daily**. See [this](https://example.org).\n\n- [x] one\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```go\nfunc main() {}\n```\n", "tags": []string{"sea"}},
+		"notes": {
+			"title": "Harbour",
+			"content": "# Boats\n\nThey arrive **daily**. See [this](https://example.org).\n\n- [x] one\n\n| a | b " +
+				"|\n|---|---|\n| 1 | 2 |\n\n```go\nfunc main() {}\n```\n",
+			"tags": []string{"sea"},
+		},
 		"snippets":  {"title": "Loop", "language": "go", "content": "for i := range 10 {}\n"},
 		"recipes":   {"title": "Pancakes", "ingredients": "- 250 g flour\n- 2 eggs", "instructions": "1. Whisk"},
 		"bookmarks": {"url": "https://go.dev/", "title": "Go", "description": "A language"},
@@ -38,21 +43,31 @@ func TestBrowserAxe(t *testing.T) {
 		in["isPublic"] = true
 		slugs = append(slugs, kind+"/"+b.Post("/api/v1/"+kind, in).Want(201).Text("data.slug"))
 	}
-	for _, f := range []apitest.Part{apitest.File("photo.jpg", "image/jpeg", apitest.JpegOf(400, 300, color.RGBA{90, 120, 200, 255})), apitest.File("table.csv", "text/csv", "a,b\n1,2\n"), apitest.File("readme.md", "text/plain", "# Read\n\nme")} {
+	for _, f := range []apitest.Part{
+		apitest.File("photo.jpg", "image/jpeg", apitest.JpegOf(400, 300, color.RGBA{90, 120, 200, 255})),
+		apitest.File("table.csv", "text/csv", "a,b\n1,2\n"), apitest.File("readme.md", "text/plain", "# Read\n\nme"),
+	} {
 		slugs = append(slugs, "files/"+b.Upload(map[string]string{"isPublic": "true"}, f).Want(201).Text("slug"))
 	}
-	locked := b.Post("/api/v1/notes", map[string]any{"title": "Locked", "content": "x", "isPublic": true, "password": "a long secret"}).Want(201).Text("data.slug")
+	locked := b.Post(
+		"/api/v1/notes", map[string]any{"title": "Locked", "content": "x", "isPublic": true, "password": "a long secret"},
+	).Want(201).Text("data.slug")
 	_, ask := b.App.Ask(map[string]any{"title": "Photos of the day"})
 	b.Leave(ask, nil, nil, apitest.File("b.txt", "text/plain", "text")).Want(201)
 
 	photo := strings.TrimPrefix(slugs[len(slugs)-3], "files/")
-	changed := b.Post("/api/v1/notes", map[string]any{"title": "List", "content": "Buy milk and eggs"}).Want(201).Text("data.slug")
+	changed := b.Post(
+		"/api/v1/notes", map[string]any{"title": "List", "content": "Buy milk and eggs"},
+	).Want(201).Text("data.slug")
 	b.Clock.Advance(history.VersionEvery)
 	b.Patch("/api/v1/notes/"+changed, `{"content":"Buy oat milk"}`).Want(200)
 	gone := b.Post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x"}).Want(201).Text("data.id")
 	b.Delete("/api/v1/notes/" + gone).Want(200)
 	photoID := b.Get("/api/v1/files/" + photo).Text("data.id")
-	album := b.Post("/api/v1/collections", map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": []string{photoID}}}).Want(201).Text("data.slug")
+	album := b.Post(
+		"/api/v1/collections",
+		map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": []string{photoID}}},
+	).Want(201).Text("data.slug")
 	b.WithPassword(b.User, "correct horse")
 	b.CodesOn(b.SessionCookie() + "=" + b.Session())
 	b.signIn() // the new password ended the session
@@ -86,7 +101,9 @@ func TestBrowserAxe(t *testing.T) {
 			"light": `['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']`,
 			"dark":  `{ type: 'rule', values: ['color-contrast', 'link-in-text-block'] }`, // only colours differ
 		} {
-			b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}))
+			b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+				{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+			}))
 			for _, v := range judge(b, rules) {
 				t.Errorf("%s, %s: %s", what, theme, v)
 			}
@@ -94,7 +111,8 @@ func TestBrowserAxe(t *testing.T) {
 	}
 	for _, path := range paths {
 		b.open(path)
-		if len(strings.Split(path, "/")) == 3 && path != "/account/security" && b.js(`!!document.querySelector('#main')`).(bool) {
+		if len(strings.Split(path, "/")) == 3 && path != "/account/security" &&
+			b.js(`!!document.querySelector('#main')`).(bool) {
 			b.until(`document.querySelector('dialog[open]')`)
 		}
 		if b.js(`location.pathname`) == "/login" {
@@ -114,24 +132,49 @@ func TestBrowserAxe(t *testing.T) {
 		do         func()
 		shown      string
 	}{
-		{"the menu of a row", "/notes", func() { b.click(`#main .item [data-act=row-menu]`) }, `document.querySelector('.pop button')`},
+		{"the menu of a row", "/notes", func() {
+			b.click(`#main .item [data-act=row-menu]`)
+		}, `document.querySelector('.pop button')`},
 		{"a selection", "/files", func() { b.click(`#main .pick`) }, `!document.querySelector('.bulk').hidden`},
 		{"cards", "/games", func() { b.press("Grid view") }, `document.querySelector('.cardlist .item')`},
-		{"a grid", "/files?type=image", func() { b.js(`document.querySelector('#main .item a.name').focus()`) }, `document.querySelector('.grid :focus')`},
+		{"a grid", "/files?type=image", func() {
+			b.js(`document.querySelector('#main .item a.name').focus()`)
+		}, `document.querySelector('.grid :focus')`},
 		{"search", "/search?q=boats", nil, `document.querySelector('#main mark')`},
-		{"the share sheet", "/notes", func() { b.press("Share Harbour") }, `document.querySelector('dialog input[readonly]')`},
-		{"a condition in the share sheet", "/notes", func() { b.press("Share Harbour"); b.press("no password") }, `document.querySelector('dialog .part [type=password]')`},
-		{"the viewer with its panel", "/files/" + photo, func() { b.until(dialog); b.keys("i") }, `document.querySelector('.viewer aside')?.textContent.includes('image/jpeg')`},
-		{"versions", "/notes/" + changed, func() { b.press("Versions"); b.click("dialog .versions summary") }, `document.querySelector('dialog .changes')`},
+		{"the share sheet", "/notes", func() {
+			b.press("Share Harbour")
+		}, `document.querySelector('dialog input[readonly]')`},
+		{"a condition in the share sheet", "/notes", func() {
+			b.press("Share Harbour")
+			b.press("no password")
+		}, `document.querySelector('dialog .part [type=password]')`},
+		{"the viewer with its panel", "/files/" + photo, func() {
+			b.until(dialog)
+			b.keys("i")
+		}, `document.querySelector('.viewer aside')?.textContent.includes('image/jpeg')`},
+		{"versions", "/notes/" + changed, func() {
+			b.press("Versions")
+			b.click("dialog .versions summary")
+		}, `document.querySelector('dialog .changes')`},
 		{"the trash", "/trash", nil, `document.querySelector('#main .item')`},
 		{"emptying the trash", "/trash", func() { b.press("Empty trash") }, dialog},
 		{"a collection", "/collections/" + album, nil, dialog},
-		{"the items of a collection", "/collections", func() { menu("arrange") }, `document.querySelector('dialog .arrange li')`},
+		{"the items of a collection", "/collections", func() {
+			menu("arrange")
+		}, `document.querySelector('dialog .arrange li')`},
 		{"a shared collection", "/v/" + album, nil, `document.querySelector('.contents, .gallery')`},
 		{"an item of a shared collection", "/v/" + album + "/" + photoID, nil, `document.querySelector('.among')`},
-		{"keys and devices among the sign-in", "/account/security", nil, `document.querySelector('[aria-label="Revoke laptop"]') && document.querySelector('[aria-label="Revoke phone"]') && document.querySelector('[aria-label="Remove stick"]') && document.querySelector('[aria-label="Unlink id-ann"]')`},
-		{"setting up one-time codes", "/account/security", func() { b.press("Use another phone") }, `document.querySelector('dialog .qr img')`},
-		{"recovery codes", "/account/security", func() { b.press("New recovery codes"); b.click("dialog .main") }, `document.querySelector('dialog pre.copy')`},
+		{
+			"keys and devices among the sign-in", "/account/security", nil,
+			`document.querySelector('[aria-label="Revoke laptop"]') && document.querySelector('[aria-label="Revoke phone"]') && document.querySelector('[aria-label="Remove stick"]') && document.querySelector('[aria-label="Unlink id-ann"]')`,
+		},
+		{"setting up one-time codes", "/account/security", func() {
+			b.press("Use another phone")
+		}, `document.querySelector('dialog .qr img')`},
+		{"recovery codes", "/account/security", func() {
+			b.press("New recovery codes")
+			b.click("dialog .main")
+		}, `document.querySelector('dialog pre.copy')`},
 		{"the keyboard", "/", func() { b.keys("?") }, dialog},
 		{"what is above the list", "/", nil, `document.querySelector('.strip img')`},
 	} {

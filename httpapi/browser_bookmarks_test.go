@@ -80,7 +80,9 @@ func TestBrowserIcons(t *testing.T) {
 	icon := b.js(`document.querySelector('#main .item .favicon').src`)
 	is.Equal(icon, one(b.App, "bookmarks", "iconUrl"))
 	is.True(strings.HasPrefix(icon.(string), b.URL+"/t/"))
-	is.Equal(b.js(`performance.getEntriesByType('resource').filter((e) => !e.name.startsWith(location.origin)).length`), 0.0)
+	is.Equal(
+		b.js(`performance.getEntriesByType('resource').filter((e) => !e.name.startsWith(location.origin)).length`), 0.0,
+	)
 	is.Equal(b.js(`document.querySelector('#main .item .pic b').textContent`), "1") // of 127.0.0.1
 	b.open("/")
 	b.until(`document.querySelector('#main .item .favicon')?.naturalWidth === 64`)
@@ -108,14 +110,21 @@ func TestBrowserCards(t *testing.T) {
 	b.Looking()
 	b.Post("/api/v1/bookmarks", map[string]any{"url": site + "/page", "description": "A page with a picture"}).Want(201)
 	b.Post("/api/v1/bookmarks", map[string]any{"url": "https://kist.invalid/", "title": "Without a picture"}).Want(201)
-	b.Post("/api/v1/games", map[string]any{"title": "Outer Wilds", "coverUrl": site + "/icon.png?cover", "status": "playing"}).Want(201)
-	b.App.Until("/api/v1/bookmarks", func(g *apitest.Answer) bool { return strings.Contains(string(g.Body), "/icon.png?og") })
+	b.Post(
+		"/api/v1/games", map[string]any{"title": "Outer Wilds", "coverUrl": site + "/icon.png?cover", "status": "playing"},
+	).Want(201)
+	b.App.Until("/api/v1/bookmarks", func(g *apitest.Answer) bool {
+		return strings.Contains(string(g.Body), "/icon.png?og")
+	})
 	for _, page := range []string{"/bookmarks", "/games"} {
 		b.open(page)
 		is.Equal(b.js(`document.querySelectorAll('.cover').length`), 0.0)
 		b.press("Grid view")
-		b.until(`[...document.querySelectorAll('#main .cardlist .cover')].some((i) => i.naturalWidth === 96)`) // when the server has it
-		is.Equal(b.js(`performance.getEntriesByType('resource').filter((e) => !e.name.startsWith(location.origin)).length`), 0.0)
+		// when the server has it
+		b.until(`[...document.querySelectorAll('#main .cardlist .cover')].some((i) => i.naturalWidth === 96)`)
+		is.Equal(
+			b.js(`performance.getEntriesByType('resource').filter((e) => !e.name.startsWith(location.origin)).length`), 0.0,
+		)
 		for _, width := range []int64{320, 768, 1280} {
 			b.do(chromedp.EmulateViewport(width, 800))
 			is.Equal(b.js(`document.documentElement.scrollWidth <= innerWidth`), true)
@@ -123,7 +132,9 @@ func TestBrowserCards(t *testing.T) {
 		if *apitest.Gallery != "" {
 			var picture []byte
 			b.do(chromedp.FullScreenshot(&picture, 100))
-			is.NoErr(os.WriteFile(filepath.Join(*apitest.Gallery, "cards"+strings.ReplaceAll(page, "/", "-")+".png"), picture, 0o600))
+			is.NoErr(os.WriteFile(
+				filepath.Join(*apitest.Gallery, "cards"+strings.ReplaceAll(page, "/", "-")+".png"), picture, 0o600,
+			))
 		}
 		b.open(page) // it is remembered
 		b.until(`document.querySelector('#main .cardlist .item')`)

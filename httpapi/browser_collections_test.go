@@ -20,7 +20,10 @@ import (
 func (b *tab) drag(from, to string, part float64) {
 	b.Helper()
 	place := func(selector string, part float64) (x, y float64) {
-		v := b.js(fmt.Sprintf(`(() => { const at = document.querySelector(%q).getBoundingClientRect(); return [at.x + at.width / 3, at.y + at.height * %g]; })()`, selector, part)).([]any)
+		v := b.js(fmt.Sprintf(
+			`(() => { const at = document.querySelector(%q).getBoundingClientRect(); return [at.x + at.width / 3, at.y + at.height * %g]; })()`,
+			selector, part,
+		)).([]any)
 		return v[0].(float64), v[1].(float64)
 	}
 	taken := make(chan *input.DragData, 1)
@@ -36,7 +39,10 @@ func (b *tab) drag(from, to string, part float64) {
 	mouse := func(what input.MouseType, y float64) chromedp.Action {
 		return input.DispatchMouseEvent(what, x, y).WithButton(input.Left).WithButtons(1).WithClickCount(1)
 	}
-	b.do(input.SetInterceptDrags(true), mouse(input.MousePressed, y), mouse(input.MouseMoved, y+3), mouse(input.MouseMoved, y+9))
+	b.do(
+		input.SetInterceptDrags(true), mouse(input.MousePressed, y), mouse(input.MouseMoved, y+3),
+		mouse(input.MouseMoved, y+9),
+	)
 	select {
 	case data := <-taken:
 		x, y = place(to, part)

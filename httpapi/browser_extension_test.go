@@ -269,8 +269,14 @@ func rules(page *tab) {
 			page.Errorf("polls %s: %q, and not %q", answers, got, want)
 		}
 	}
-	is.True(strings.HasPrefix(page.js(`import('./connect.js').then(({ begin }) => begin('http://127.0.0.1:1', 'x')).catch((e) => e.message)`).(string), "No answer from 127.0.0.1:1."))
-	is.True(strings.Contains(page.js(`import('./connect.js').then(({ begin }) => begin('`+page.URL+`/elsewhere', 'x')).catch((e) => e.message)`).(string), "does not seem to be kist"))
+	is.True(strings.HasPrefix(
+		page.js(`import('./connect.js').then(({ begin }) => begin('http://127.0.0.1:1', 'x')).catch((e) => e.message)`).(string),
+		"No answer from 127.0.0.1:1.",
+	))
+	is.True(strings.Contains(
+		page.js(`import('./connect.js').then(({ begin }) => begin('`+page.URL+`/elsewhere', 'x')).catch((e) => e.message)`).(string),
+		"does not seem to be kist",
+	))
 	for given, want := range map[string]string{
 		`'', { type: 'image/png' }, 'https://example.org/a/b%20c.png?x'`: "b c.png",
 		`'', { type: 'text/html' }, 'https://example.org/'`:              "example-org.html",
@@ -313,8 +319,12 @@ func TestBrowserExtension(t *testing.T) {
 	ask := b.other(a.URL + "/device?user_code=")
 	ask.at("Connect a device")
 	page.until(`document.querySelector('#code')?.textContent`)
-	is.Equal(ask.js(`document.querySelector('.compare').textContent`), page.js(`document.querySelector('#code').textContent`))
-	is.True(strings.HasPrefix(ask.js(`document.querySelector('.sheet b').textContent`).(string), "kist extension (Chromium"))
+	is.Equal(
+		ask.js(`document.querySelector('.compare').textContent`), page.js(`document.querySelector('#code').textContent`),
+	)
+	is.True(strings.HasPrefix(
+		ask.js(`document.querySelector('.sheet b').textContent`).(string), "kist extension (Chromium",
+	))
 	ask.press("Allow")
 	ask.at("Connected")
 	a.Clock.Advance(5 * time.Minute) // which it has done
@@ -359,7 +369,10 @@ func TestBrowserExtension(t *testing.T) {
 	p.click("#save")
 	p.says("The limit must be a whole number")
 	p.fill("View limit", "7")
-	is.Equal(p.js(`(() => { const e = document.querySelector('#collection'); e.selectedIndex = 1; return [...e.options].map((o) => o.text).join() + e.closest('.field').hidden; })()`), "—,All of itfalse")
+	is.Equal(
+		p.js(`(() => { const e = document.querySelector('#collection'); e.selectedIndex = 1; return [...e.options].map((o) => o.text).join() + e.closest('.field').hidden; })()`),
+		"—,All of itfalse",
+	)
 	p.click("#save")
 	told("Bookmark saved. Link copied.")
 	got := a.Get("/api/v1/bookmarks").Want(200)
@@ -398,14 +411,19 @@ func TestBrowserExtension(t *testing.T) {
 	p.click("#save")
 	told("Bookmark changed.")
 
-	is.Equal(p.js(`import('./save.js').then(({ bookmarkOf }) => bookmarkOf(`+quoted(site+"/tides/?fbclid=1#top")+`)).then((kept) => kept.title)`), "Tides") // the same page
+	// the same page
+	is.Equal(
+		p.js(`import('./save.js').then(({ bookmarkOf }) => bookmarkOf(`+quoted(site+"/tides/?fbclid=1#top")+`)).then((kept) => kept.title)`),
+		"Tides",
+	)
 	is.Equal(p.js(`document.querySelector('#isPublic').value`), "1")
 
 	p.click(`[value=link]`)
 	is.Equal(p.js(`document.querySelector('#isPublic').value`), "") // that was the bookmark's
 	p.click("#save")
 	told("Short link created.")
-	is.Equal(a.Get(trip).Want(200).IDs(), []string{got.Text("data.0.id"), one(b.App, "shorten", "id").(string)}) // the choice stays
+	// the choice stays
+	is.Equal(a.Get(trip).Want(200).IDs(), []string{got.Text("data.0.id"), one(b.App, "shorten", "id").(string)})
 	p.js(`document.querySelector('#collection').selectedIndex = 0`)
 	is.Equal(one(b.App, "shorten", "originalUrl"), site+"/tides?utm_source=x")
 	p.click(`[value=file]`)
@@ -420,7 +438,10 @@ func TestBrowserExtension(t *testing.T) {
 	p.click(`[value="own:game"]`)
 	is.Equal(p.js(`document.querySelector('#own-title').value`), "Tide tables")
 	is.Equal(p.js(`document.querySelector('#own-title').maxLength`), 512.0)
-	is.Equal(p.js(`(() => { const e = document.querySelector('#own-rating'); e.value = '11'; return e.validity.rangeOverflow; })()`), true)
+	is.Equal(
+		p.js(`(() => { const e = document.querySelector('#own-rating'); e.value = '11'; return e.validity.rangeOverflow; })()`),
+		true,
+	)
 	p.js(`(() => { document.querySelector('#own-status').value = 'playing'; document.querySelector('#own-rating').value = '9'; })()`)
 	p.js(`(() => { document.querySelector('#own-platform').value = 'x'.repeat(513); })()`) // which nobody could type
 	p.fill("Tags", "boats")
@@ -452,7 +473,9 @@ func TestBrowserExtension(t *testing.T) {
 		globalThis.fetch = real;
 		await freshForms();
 		return states.join(', ');
-	})`), strings.Repeat("file bookmark note snippet recipe game shortlink collection, ", 4)+"file bookmark note shortlink")
+	})`), strings.Repeat(
+		"file bookmark note snippet recipe game shortlink collection, ", 4,
+	)+"file bookmark note shortlink")
 	is.Equal(p.js(`chrome.storage.local.get('forms').then((s) => s.forms.server)`), a.URL)
 
 	// The menu and the keys: the same listeners as a click calls.
@@ -470,7 +493,8 @@ func TestBrowserExtension(t *testing.T) {
 	b.js(`getSelection().selectAllChildren(document.body)`)
 	menu(worker, "selection:note", map[string]any{"selectionText": "Tides High at six. Low at noon."})
 	becomes(b.App, "notes", "sourceUrl", site+"/tides")
-	is.Equal(one(b.App, "notes", "content"), "Tides\nHigh at six.\n\nLow at noon.") // the lines of the page, which a menu does not tell
+	// the lines of the page, which a menu does not tell
+	is.Equal(one(b.App, "notes", "content"), "Tides\nHigh at six.\n\nLow at noon.")
 	is.Equal(one(b.App, "notes", "title"), "Tide tables")
 	is.Equal(one(b.App, "notes", "isPublic"), false)
 	b.comes(`navigator.clipboard.readText()`, one(b.App, "notes", "url").(string))
@@ -491,7 +515,8 @@ func TestBrowserExtension(t *testing.T) {
 	b.expects("Access to fetch at '" + pictures + "/shut.png' from origin '" + site + "' has been blocked by CORS policy: ")
 	problem := `chrome.storage.session.get('problem').then((s) => s.problem ?? '')`
 	sign := `chrome.action.getBadgeText({})`
-	const shut, instead = "The site does not let the extension read this", "Open it in a separate tab and save the page as a file there."
+	const shut, instead = "The site does not let the extension read this", "Open it in a separate tab and save the " +
+		"page as a file there."
 	connection := func(server, key string) string {
 		return `chrome.storage.local.set({ connection: { server: ` + quoted(server) + `, key: ` + quoted(key) + `, user: 'ann' } })`
 	}
@@ -530,12 +555,15 @@ func TestBrowserExtension(t *testing.T) {
 	p.js(`chrome.runtime.sendMessage({ save: 'note', fields: { text: 'seen' } })`)
 	worker.comes(sign, "✓")
 	menu(worker, "link:file", map[string]any{"linkUrl": "http://10.0.0.1/chart.png"})
-	worker.comes(problem, shut+", and your server refuses to download it. The URL must be an address that the server may call: the host 10.0.0.1 has the address 10.0.0.1, which is private; "+
+	worker.comes(problem, shut+", and your server refuses to download it. The URL must be an address that the server "+
+		"may call: the host 10.0.0.1 has the address 10.0.0.1, which is private; "+
 		"an administrator can allow it with --allow-outbound 10.0.0.1. "+instead)
 	worker.comes(sign, "!")
 	b.expects("Access to fetch at '" + pictures + "/none.png' from origin '" + site + "' has been blocked by CORS policy: ")
 	menu(worker, "media:file", map[string]any{"srcUrl": pictures + "/none.png"})
-	worker.comes(problem, shut+", and your server could not download it: The other server answered 404 Not Found. "+instead)
+	worker.comes(
+		problem, shut+", and your server could not download it: The other server answered 404 Not Found. "+instead,
+	)
 	is.Equal(a.Get("/api/v1/files").Want(200).At("total"), 6.0)
 
 	// What is in the page can neither read the key nor have anything saved.
@@ -545,7 +573,10 @@ func TestBrowserExtension(t *testing.T) {
 	}
 	is.Equal(inPage(`() => chrome.storage.local.get('connection').then(() => 'read', () => 'refused')`), "refused")
 	notes := a.Get("/api/v1/notes").Want(200).At("total")
-	is.Equal(inPage(`() => chrome.runtime.sendMessage({ save: 'note', fields: { text: 'x' } }).then((r) => r ?? 'unheard', () => 'unheard')`), "unheard")
+	is.Equal(
+		inPage(`() => chrome.runtime.sendMessage({ save: 'note', fields: { text: 'x' } }).then((r) => r ?? 'unheard', () => 'unheard')`),
+		"unheard",
+	)
 
 	// The key goes to no other origin than that which the user has named; where
 	// the browser bars that one, it is told.

@@ -69,7 +69,9 @@ func openFirefox(a *apitest.App) *firefox {
 		fmt.Fprintf(&prefs, "user_pref(%q, %s);\n", name, text)
 	}
 	a.NoErr(os.WriteFile(filepath.Join(dir, "user.js"), prefs.Bytes(), 0o600))
-	browser := exec.Command(at, "--headless", "--no-remote", "--profile", dir, "--marionette", "--remote-allow-system-access")
+	browser := exec.Command(
+		at, "--headless", "--no-remote", "--profile", dir, "--marionette", "--remote-allow-system-access",
+	)
 	browser.Env = append(os.Environ(), "HOME="+dir, "XDG_CACHE_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	a.NoErr(browser.Start())
 	ended := make(chan struct{})
@@ -190,7 +192,12 @@ func (f *firefox) run(context, body string) (any, error) {
 	f.Helper()
 	f.within(context)
 	script := `const done = arguments[arguments.length - 1]; (async () => { ` + body + ` })().then((v) => done([v ?? null, '']), (e) => done([null, String(e)]));`
-	result, err := f.try("WebDriver:ExecuteAsyncScript", map[string]any{"script": script, "args": []any{}, "newSandbox": true, "sandbox": map[string]any{"chrome": "system"}[context]})
+	result, err := f.try(
+		"WebDriver:ExecuteAsyncScript",
+		map[string]any{
+			"script": script, "args": []any{}, "newSandbox": true, "sandbox": map[string]any{"chrome": "system"}[context],
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +249,9 @@ func (f *firefox) other(address string) {
 				continue // it was closed
 			}
 			var at struct{ Value string }
-			if result, err := f.try("WebDriver:GetCurrentURL", map[string]any{}); err == nil && json.Unmarshal(result, &at) == nil && strings.HasPrefix(at.Value, address) {
+			if result, err := f.try(
+				"WebDriver:GetCurrentURL", map[string]any{},
+			); err == nil && json.Unmarshal(result, &at) == nil && strings.HasPrefix(at.Value, address) {
 				return
 			}
 		}
@@ -264,7 +273,9 @@ func (f *firefox) element(selector string) map[string]string {
 	f.Helper()
 	f.within("content")
 	var found struct{ Value map[string]string }
-	f.NoErr(json.Unmarshal(f.send("WebDriver:FindElement", map[string]any{"using": "css selector", "value": selector}), &found))
+	f.NoErr(json.Unmarshal(
+		f.send("WebDriver:FindElement", map[string]any{"using": "css selector", "value": selector}), &found,
+	))
 	return found.Value
 }
 
@@ -285,7 +296,10 @@ func (f *firefox) keys(letter string) {
 		up = append(up, map[string]string{"type": "keyUp", "value": key})
 	}
 	f.within("chrome")
-	f.send("WebDriver:PerformActions", map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keys", "actions": append(down, up...)}}})
+	f.send(
+		"WebDriver:PerformActions",
+		map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keys", "actions": append(down, up...)}}},
+	)
 }
 
 // menu clicks with the right mouse button, and chooses an entry.
@@ -332,7 +346,9 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 
 	// It opens the page to connect on its own, and is let in.
 	f.send("WebDriver:Navigate", map[string]any{"url": a.URL + "/healthz"})
-	f.send("WebDriver:AddCookie", map[string]any{"cookie": map[string]any{"name": a.SessionCookie(), "value": a.Session()}})
+	f.send(
+		"WebDriver:AddCookie", map[string]any{"cookie": map[string]any{"name": a.SessionCookie(), "value": a.Session()}},
+	)
 	f.within("chrome")
 	f.send("Addon:Install", map[string]any{"path": archive, "temporary": true})
 	f.other(firefoxPage + "options.html")
@@ -386,5 +402,8 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 	f.until(`!document.querySelector('#connect').hidden`)
 	a.As(key).Get("/api/v1/notes").Want(401)
 	is.Equal(f.js(`browser.permissions.getAll().then((p) => p.origins.join())`), "")
-	is.Equal(f.inside(`return Services.console.getMessageArray().filter((m) => m.sourceName?.startsWith('moz-extension:')).map(String).join()`), "")
+	is.Equal(
+		f.inside(`return Services.console.getMessageArray().filter((m) => m.sourceName?.startsWith('moz-extension:')).map(String).join()`),
+		"",
+	)
 }

@@ -56,12 +56,19 @@ func TestBrowserTurning(t *testing.T) {
 	b := openBrowser(t)
 	var ids []string
 	for _, name := range []string{"a.jpg", "b.jpg"} {
-		slug := b.Upload(map[string]string{"isPublic": "true"}, apitest.File(name, "image/jpeg", apitest.JpegOf(400, 300, color.RGBA{90, 120, 200, 255}))).Want(201).Text("slug")
+		slug := b.Upload(
+			map[string]string{"isPublic": "true"},
+			apitest.File(name, "image/jpeg", apitest.JpegOf(400, 300, color.RGBA{90, 120, 200, 255})),
+		).Want(201).Text("slug")
 		ids = append(ids, b.Get("/api/v1/files/"+slug).Text("data.id"))
 	}
-	album := b.Post("/api/v1/collections", map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": ids}}).Want(201).Text("data.slug")
+	album := b.Post(
+		"/api/v1/collections", map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": ids}},
+	).Want(201).Text("data.slug")
 	b.open("/v/" + album + "/" + ids[0])
-	for _, step := range []struct{ key, path string }{{kb.ArrowRight, "/" + ids[1]}, {kb.ArrowRight, "/" + ids[1]}, {kb.ArrowLeft, "/" + ids[0]}, {kb.Escape, ""}} {
+	for _, step := range []struct{ key, path string }{
+		{kb.ArrowRight, "/" + ids[1]}, {kb.ArrowRight, "/" + ids[1]}, {kb.ArrowLeft, "/" + ids[0]}, {kb.Escape, ""},
+	} {
 		b.until(`document.querySelector('.among')`)
 		b.keys(step.key)
 		b.until(`location.pathname === ` + quoted("/v/"+album+step.path) + ` && document.readyState === 'complete'`)

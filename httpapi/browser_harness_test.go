@@ -101,7 +101,9 @@ func shellPath(t testing.TB) string {
 func chromeOptions(at string) []chromedp.ExecAllocatorOption {
 	return append(
 		chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(at), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("host-resolver-rules", "MAP content.test 127.0.0.1, MAP localhost 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.WindowSize(1280, 900),
+		chromedp.Flag(
+			"host-resolver-rules", "MAP content.test 127.0.0.1, MAP localhost 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+		), chromedp.WindowSize(1280, 900),
 		chromedp.WSURLReadTimeout(patience), // for the browser to start
 	)
 }
@@ -148,7 +150,9 @@ func openBrowser(t *testing.T, with ...func(*web.Config)) *tab {
 // openIn is openBrowser with a browser of the caller's choice.
 func openIn(t *testing.T, in context.Context, with ...func(*web.Config)) *tab {
 	t.Helper()
-	b := profileIn(apitest.Start(t, append([]func(*web.Config){apitest.AtHome, func(c *web.Config) { c.MaxUpload = 8 << 20 }}, with...)...), in)
+	b := profileIn(apitest.Start(t, append([]func(*web.Config){apitest.AtHome, func(c *web.Config) {
+		c.MaxUpload = 8 << 20
+	}}, with...)...), in)
 	b.signIn()
 	return b
 }
@@ -216,7 +220,9 @@ func isLeaving(err error) bool { return err != nil && strings.Contains(err.Error
 func addNamed(a *apitest.App, name, device string) (secret string) {
 	a.Helper()
 	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = people.AddKey(tx, people.Key{Owner: a.User.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeRead}})
+		_, secret, err = people.AddKey(
+			tx, people.Key{Owner: a.User.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeRead}},
+		)
 		return err
 	}))
 	return secret
@@ -226,7 +232,9 @@ func addNamed(a *apitest.App, name, device string) (secret string) {
 func addPasskeyNamed(a *apitest.App, name string) {
 	a.Helper()
 	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
-		_, _, err := people.AddPasskey(tx, people.Passkey{Owner: a.User.ID, Name: name, Credential: []byte(name), Key: []byte("key")})
+		_, _, err := people.AddPasskey(
+			tx, people.Passkey{Owner: a.User.ID, Name: name, Credential: []byte(name), Key: []byte("key")},
+		)
 		return err
 	}))
 }
@@ -277,7 +285,9 @@ func (b *tab) js(expression string) any {
 
 func (b *tab) ask(expression string, as ...chromedp.EvaluateOption) (v any, err error) {
 	as = append(as, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
-	err = chromedp.Run(b.ctx, chromedp.Evaluate(`Promise.resolve(`+expression+`).then((v) => v === undefined ? null : v)`, &v, as...))
+	err = chromedp.Run(
+		b.ctx, chromedp.Evaluate(`Promise.resolve(`+expression+`).then((v) => v === undefined ? null : v)`, &v, as...),
+	)
 	return v, err
 }
 
@@ -302,7 +312,9 @@ func (b *tab) until(expression string, as ...chromedp.EvaluateOption) {
 // early, while it stays open.
 func (b *tab) hasten(times int) {
 	b.Helper()
-	b.js(fmt.Sprintf(`void ((wait) => { window.setTimeout = (f, ms, ...rest) => wait(f, ms / %d, ...rest); })(setTimeout)`, times))
+	b.js(fmt.Sprintf(
+		`void ((wait) => { window.setTimeout = (f, ms, ...rest) => wait(f, ms / %d, ...rest); })(setTimeout)`, times,
+	))
 }
 
 // says waits for a message of the page.
@@ -438,7 +450,10 @@ func (b *tab) offline() {
 // network has no function in cdproto any more: what the protocol has in its place
 // is not in older browsers.
 func network(offline bool, up float64) chromedp.Action {
-	return sent("Network.emulateNetworkConditions", map[string]any{"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": up})
+	return sent(
+		"Network.emulateNetworkConditions",
+		map[string]any{"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": up},
+	)
 }
 
 // block has the page not reach addresses that match the patterns; no patterns

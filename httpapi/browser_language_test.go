@@ -19,17 +19,27 @@ import (
 func TestBrowserLanguage(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	slug := b.Post("/api/v1/notes", map[string]any{"title": "Ausflug", "content": "Morgen", "isPublic": true, "expiresAt": "2199-03-05T12:00:00Z"}).Want(201).Text("data.slug")
+	slug := b.Post(
+		"/api/v1/notes",
+		map[string]any{"title": "Ausflug", "content": "Morgen", "isPublic": true, "expiresAt": "2199-03-05T12:00:00Z"},
+	).Want(201).Text("data.slug")
 	b.open("/account")
 	is.Equal(b.js(`document.documentElement.lang + ' ' + document.documentElement.dir`), "en ltr")
-	is.Equal(b.js(`document.querySelectorAll('#main form').length + ' ' + document.querySelectorAll('#main [type=password]').length`), "2 0") // the account has no password
+	// the account has no password
+	is.Equal(
+		b.js(`document.querySelectorAll('#main form').length + ' ' + document.querySelectorAll('#main [type=password]').length`),
+		"2 0",
+	)
 	b.js(`(() => { const s = document.querySelector('[name=language]'); s.value = 'de'; s.form.requestSubmit(); })()`)
 	b.until(`document.documentElement?.lang === 'de' && document.querySelector('#main h1')?.textContent === 'Konto'`)
 	is.Equal(b.Get("/api/v1/me").Text("data.language"), "de")
 
 	b.open("/")
 	is.Equal(b.js(`document.title`), "Start · kist")
-	is.Equal(b.js(`[...document.querySelectorAll('.rail a span')].slice(0, 4).map((e) => e.textContent).join()`), "Start,Dateien,Lesezeichen,Notizen")
+	is.Equal(
+		b.js(`[...document.querySelectorAll('.rail a span')].slice(0, 4).map((e) => e.textContent).join()`),
+		"Start,Dateien,Lesezeichen,Notizen",
+	)
 	b.until(`document.querySelector('#main .head small').textContent.startsWith('1 Eintrag · ')`)
 	b.Post("/api/v1/notes", `{"title":"Zwei","content":"x"}`).Want(201)
 	b.open("/notes")
@@ -58,7 +68,10 @@ func TestBrowserLanguage(t *testing.T) {
 
 	addPasskeyNamed(b.App, "Telefon")
 	b.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true)) // longer words fit a telephone
-	for _, path := range []string{"/", "/files", "/account", "/account/security", "/keys", "/upload-requests", "/webhooks", "/admin", "/import", "/tags"} {
+	for _, path := range []string{
+		"/", "/files", "/account", "/account/security", "/keys", "/upload-requests", "/webhooks", "/admin", "/import",
+		"/tags",
+	} {
 		b.open(path)
 		if wide := b.js(`document.documentElement.scrollWidth`).(float64); wide > 320 {
 			t.Errorf("%s is %.0f pixels wide", path, wide)
@@ -67,12 +80,17 @@ func TestBrowserLanguage(t *testing.T) {
 	b.do(emulation.ClearDeviceMetricsOverride())
 
 	v := profile(b.App)
-	v.do(cdpnet.SetExtraHTTPHeaders(cdpnet.Headers{"Accept-Language": "de-AT,de;q=0.9,en;q=0.8"}), chromedp.Navigate(b.URL+"/v/"+slug))
+	v.do(
+		cdpnet.SetExtraHTTPHeaders(cdpnet.Headers{"Accept-Language": "de-AT,de;q=0.9,en;q=0.8"}),
+		chromedp.Navigate(b.URL+"/v/"+slug),
+	)
 	is.Equal(v.js(`document.documentElement.lang`), "de")
 	is.True(v.js(`document.querySelector('.meta').textContent.includes('bis 5. März 2199')`) == true)
 	is.Equal(v.js(`document.querySelector('summary').textContent`), "Details")
 	is.True(v.js(`document.querySelector('.foot').textContent.startsWith('geteilt über')`) == true)
-	is.Equal(v.js(`document.querySelector(':not(script)[data-copy]').parentNode.querySelector('button').textContent`), "Kopieren")
+	is.Equal(
+		v.js(`document.querySelector(':not(script)[data-copy]').parentNode.querySelector('button').textContent`), "Kopieren",
+	)
 	v.do(chromedp.Navigate(b.URL + "/v/none"))
 	is.True(v.js(`document.body.textContent.includes('Diese Seite gibt es nicht')`) == true)
 
@@ -113,7 +131,9 @@ func TestLanguage(t *testing.T) {
 	nowhere := a.Visit("/nowhere/at/all", "Accept", "text/html").Want(404)
 	is.True(strings.Contains(string(nowhere.Body), embed.English.T("status.missing")))
 	is.True(strings.Contains(string(nowhere.Body), embed.English.T("page.home"))) // a way on
-	answer := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes/none", Header: http.Header{"Accept-Language": {"de"}}}).Want(404)
+	answer := a.Do(apitest.Request{
+		Method: "GET", Path: "/api/v1/notes/none", Header: http.Header{"Accept-Language": {"de"}},
+	}).Want(404)
 	is.True(strings.Contains(string(answer.Body), "There is no such"))
 	manifest := a.Visit("/manifest.webmanifest", "Accept-Language", "de").Want(200)
 	is.True(strings.Contains(string(manifest.Body), `"lang":"de"`))
@@ -131,7 +151,8 @@ func TestBrowserTheme(t *testing.T) {
 	chosen := b.js(colours)
 	is.True(chosen != usual)
 	b.open("/")
-	is.True(strings.Contains(b.js(`fetch('/').then((a) => a.text())`).(string), `data-theme="dark" data-accent="blue">`)) // before any script runs
+	// before any script runs
+	is.True(strings.Contains(b.js(`fetch('/').then((a) => a.text())`).(string), `data-theme="dark" data-accent="blue">`))
 	is.Equal(b.js(colours), chosen)
 	b.open("/help")
 	is.Equal(b.js(`getComputedStyle(document.documentElement).colorScheme`), "dark")

@@ -74,7 +74,9 @@ func (g *gate) shut() {
 func TestBrowserOffline(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	slug := b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**."}).Want(201).Text("data.slug")
+	slug := b.Post(
+		"/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**."},
+	).Want(201).Text("data.slug")
 	b.Post("/api/v1/bookmarks", map[string]any{"url": "https://go.dev/", "title": "Go"}).Want(201)
 	g := newGate(t, strings.TrimPrefix(b.URL, "http://"))
 	server := b.URL
@@ -104,7 +106,8 @@ func TestBrowserOffline(t *testing.T) {
 		document.body.append(f);
 		f.submit();
 	})()`)
-	b.until(`document.querySelector('dialog.panel [name=url]')?.value === 'https://example.org/shared'`) // for the user to add
+	// for the user to add
+	b.until(`document.querySelector('dialog.panel [name=url]')?.value === 'https://example.org/shared'`)
 	b.press("Add bookmark")
 	b.says("Saved on this device")
 
@@ -126,7 +129,9 @@ func TestBrowserOffline(t *testing.T) {
 	for _, want := range []string{"owner", "keep"} {
 		before := strings.Count(b.Logged.String(), refusedMe)
 		b.js(`void navigator.serviceWorker.controller.postMessage({ want: ` + quoted(want) + `, user: ` + quoted(b.User.ID.String()) + ` })`)
-		apitest.Eventually(t, "the worker does not ask who is signed in", func() bool { return strings.Count(b.Logged.String(), refusedMe) > before })
+		apitest.Eventually(t, "the worker does not ask who is signed in", func() bool {
+			return strings.Count(b.Logged.String(), refusedMe) > before
+		})
 		b.until(`caches.has('kist-data').then((has) => !has)`)
 	}
 }

@@ -50,7 +50,9 @@ func TestBrowserOIDCRefused(t *testing.T) {
 	var mu sync.Mutex
 	var back string // where the provider sent the browser last
 	chromedp.ListenTarget(b.ctx, func(event any) {
-		if e, ok := event.(*cdpnet.EventRequestWillBeSent); ok && strings.HasPrefix(e.Request.URL, b.URL+"/login/oidc/callback?") {
+		if e, ok := event.(*cdpnet.EventRequestWillBeSent); ok && strings.HasPrefix(
+			e.Request.URL, b.URL+"/login/oidc/callback?",
+		) {
 			mu.Lock()
 			defer mu.Unlock()
 			back = e.Request.URL

@@ -117,7 +117,9 @@ func TestBrowserPasskeys(t *testing.T) {
 	signIn(nothing, nil, &other) // the browser does not offer it here
 	good := *first
 	good.SignCount = 20
-	signIn(nothing, func(id webauthn.AuthenticatorID) chromedp.Action { return webauthn.SetUserVerified(id, false) }, &good)
+	signIn(nothing, func(id webauthn.AuthenticatorID) chromedp.Action {
+		return webauthn.SetUserVerified(id, false)
+	}, &good)
 	good.SignCount = 30
 	signIn("does not sign in here", func(id webauthn.AuthenticatorID) chromedp.Action {
 		return webauthn.SetResponseOverrideBits(id).WithIsBadUV(true)

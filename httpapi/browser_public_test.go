@@ -74,8 +74,10 @@ func tone() string {
 }
 
 const samplePDF = "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n" +
-	"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 4 0 R/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>endobj\n" +
-	"4 0 obj<</Length 44>>stream\nBT /F 24 Tf 40 100 Td (A contract) Tj ET    \nendstream endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+	"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 4 0 " +
+	"R/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>endobj\n" +
+	"4 0 obj<</Length 44>>stream\nBT /F 24 Tf 40 100 Td (A contract) Tj ET    \nendstream endobj\ntrailer<</Root 1 0 " +
+	"R>>\n%%EOF\n"
 
 // publicPages makes one of everything that visitors see and returns the
 // addresses by name.
@@ -87,14 +89,26 @@ func publicPages(a *apitest.App, t *testing.T) map[string]string {
 	for name, f := range map[string]apitest.Part{
 		"image": apitest.File("Résumé of the harbour, winter light.jpg", "", landscape(t)),
 		"svg":   apitest.File("plan.svg", "", apitest.SamplePicture),
-		"video": apitest.File("first-steps-in-the-garden.mp4", "", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"+strings.Repeat("\x00", 4000)),
+		"video": apitest.File(
+			"first-steps-in-the-garden.mp4", "", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"+strings.Repeat("\x00", 4000),
+		),
 		"audio": apitest.File("Grandmother tells of the flood.wav", "", tone()),
 		"pdf":   apitest.File("Contract.pdf", "", samplePDF),
-		"text":  apitest.File("compose.yaml", "", strings.Repeat("services:\n  kist: # the chest\n    image: \"kist:latest\"\n    environment:\n      KIST_BASE_URL: https://kist.example.org/with/a/long/address/that/does/not/fit\n", 20)),
+		"text": apitest.File(
+			"compose.yaml", "",
+			strings.Repeat(
+				"services:\n  kist: # the chest\n    image: \"kist:latest\"\n    environment:\n      KIST_BASE_URL: "+
+					"https://kist.example.org/with/a/long/address/that/does/not/fit\n",
+				20,
+			),
+		),
 		"other": apitest.File("photos 2026.zip", "", "PK\x03\x04"+strings.Repeat("\x00\x01", 90000)),
 		"long":  apitest.File(long+".bin", "", "\x00\x01\x02"),
 	} {
-		fields := map[string]string{"isPublic": "true", "slug": "the-" + name, "newTags": "photos,harbour", "description": "Seen from the pier on the first clear morning.\nThe tide was out."}
+		fields := map[string]string{
+			"isPublic": "true", "slug": "the-" + name, "newTags": "photos,harbour",
+			"description": "Seen from the pier on the first clear morning.\nThe tide was out.",
+		}
 		if name == "long" {
 			fields["newTags"] = long[:60]
 		}
@@ -102,18 +116,48 @@ func publicPages(a *apitest.App, t *testing.T) map[string]string {
 		pages[name] = "/v/the-" + name
 	}
 	for name, body := range map[string]any{
-		"note":     map[string]any{"title": "Boiler reset, step by step", "content": apitest.SampleMarkdown + strings.Repeat("\n\nMore of it, in a paragraph that is long enough to need several lines on any screen, be it as wide as it may.", 12), "tags": []string{"home", "winter"}, "sourceUrl": "https://example.org/boiler"},
-		"rtl":      map[string]any{"title": "רשימת קניות לשבת", "content": "חלה ויין, גם 2 ק״ג תפוחים.\n\n- מלח\n- קמח מלא\n\nAnd bread in English."},
-		"recipe":   map[string]any{"title": "Pancakes", "description": "Thin ones, for four.", "ingredients": "- 2 eggs\n- 250 ml milk\n- 120 g flour\n- a pinch of salt\n- butter", "instructions": "1. Whisk eggs, milk, flour and salt. Let it rest for 20 minutes.\n2. Fry thinly in butter, a minute on each side.\n3. Eat at once."},
-		"snippet":  map[string]any{"title": "retry with back-off", "language": "go", "content": apitest.SampleGo},
-		"bookmark": map[string]any{"title": "The Go memory model", "url": "https://go.dev/ref/mem", "description": "What one goroutine sees of another."},
-		"game":     map[string]any{"title": "Outer Wilds", "platform": "Steam Deck", "status": "playing", "rating": 9, "playtime": 1265, "notes": "No spoilers, please.", "storeUrl": "https://shop.example.org/outer-wilds"},
-		"link":     map[string]any{"originalUrl": "https://example.org/a/long/path?with=a&query=" + strings.Repeat("x", 180), "description": "Tickets"},
-		"locked":   map[string]any{"title": "Secret", "content": "x", "password": "open sesame"},
-		"expired":  map[string]any{"title": "Over", "content": "x", "expiresAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
-		"ends":     map[string]any{"title": "Until Christmas", "content": "Few words.", "expiresAt": time.Now().Add(30 * 24 * time.Hour).UTC().Format(time.RFC3339)},
+		"note": map[string]any{
+			"title": "Boiler reset, step by step",
+			"content": apitest.SampleMarkdown + strings.Repeat(
+				"\n\nMore of it, in a paragraph that is long enough to need several lines on any screen, be it as wide as it may.",
+				12,
+			),
+			"tags": []string{"home", "winter"}, "sourceUrl": "https://example.org/boiler",
+		},
+		"rtl": map[string]any{
+			"title": "רשימת קניות לשבת", "content": "חלה ויין, גם 2 ק״ג תפוחים.\n\n- מלח\n- קמח מלא\n\nAnd bread in English.",
+		},
+		"recipe": map[string]any{
+			"title": "Pancakes", "description": "Thin ones, for four.",
+			"ingredients": "- 2 eggs\n- 250 ml milk\n- 120 g flour\n- a pinch of salt\n- butter",
+			"instructions": "1. Whisk eggs, milk, flour and salt. Let it rest for 20 minutes.\n2. Fry thinly in butter, a " +
+				"minute on each side.\n3. Eat at once.",
+		},
+		"snippet": map[string]any{"title": "retry with back-off", "language": "go", "content": apitest.SampleGo},
+		"bookmark": map[string]any{
+			"title": "The Go memory model", "url": "https://go.dev/ref/mem",
+			"description": "What one goroutine sees of another.",
+		},
+		"game": map[string]any{
+			"title": "Outer Wilds", "platform": "Steam Deck", "status": "playing", "rating": 9, "playtime": 1265,
+			"notes": "No spoilers, please.", "storeUrl": "https://shop.example.org/outer-wilds",
+		},
+		"link": map[string]any{
+			"originalUrl": "https://example.org/a/long/path?with=a&query=" + strings.Repeat("x", 180), "description": "Tickets",
+		},
+		"locked": map[string]any{"title": "Secret", "content": "x", "password": "open sesame"},
+		"expired": map[string]any{
+			"title": "Over", "content": "x", "expiresAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		},
+		"ends": map[string]any{
+			"title": "Until Christmas", "content": "Few words.",
+			"expiresAt": time.Now().Add(30 * 24 * time.Hour).UTC().Format(time.RFC3339),
+		},
 	} {
-		path := map[string]string{"note": "notes", "rtl": "notes", "recipe": "recipes", "snippet": "snippets", "bookmark": "bookmarks", "game": "games", "link": "shorten"}[name]
+		path := map[string]string{
+			"note": "notes", "rtl": "notes", "recipe": "recipes", "snippet": "snippets", "bookmark": "bookmarks",
+			"game": "games", "link": "shorten",
+		}[name]
 		if path == "" {
 			path = "notes"
 		}
@@ -122,7 +166,11 @@ func publicPages(a *apitest.App, t *testing.T) map[string]string {
 		a.Post("/api/v1/"+path, m).Want(201)
 		pages[name] = "/v/the-" + name
 	}
-	for _, g := range []string{`{"title":"Chess","platform":"board","status":"playing","isPublic":true}`, `{"title":"Elden Ring","platform":"PC","status":"backlog","playtime":300,"isPublic":true}`, `{"title":"` + long + `","isPublic":true}`} {
+	for _, g := range []string{
+		`{"title":"Chess","platform":"board","status":"playing","isPublic":true}`,
+		`{"title":"Elden Ring","platform":"PC","status":"backlog","playtime":300,"isPublic":true}`,
+		`{"title":"` + long + `","isPublic":true}`,
+	} {
 		a.Post("/api/v1/games", g).Want(201)
 	}
 	pages["games"] = "/g/ann"
@@ -140,8 +188,16 @@ func TestPublicIsLight(t *testing.T) {
 	pages := publicPages(a, t)
 	source, err := os.ReadFile("public/raw.go")
 	is.NoErr(err)
-	a.Upload(map[string]string{"isPublic": "true", "slug": "the-source"}, apitest.File("raw.go", "", string(source))).Want(201)
-	a.Upload(map[string]string{"isPublic": "true", "slug": "the-log"}, apitest.File("a.log", "", strings.Repeat("2026-11-20T10:00:00Z request method=GET path=/v/item status=200 bytes=4821 ms=1.25\n", 3000))).Want(201)
+	a.Upload(
+		map[string]string{"isPublic": "true", "slug": "the-source"}, apitest.File("raw.go", "", string(source)),
+	).Want(201)
+	a.Upload(
+		map[string]string{"isPublic": "true", "slug": "the-log"},
+		apitest.File(
+			"a.log", "",
+			strings.Repeat("2026-11-20T10:00:00Z request method=GET path=/v/item status=200 bytes=4821 ms=1.25\n", 3000),
+		),
+	).Want(201)
 	pages["source"], pages["log"] = "/v/the-source", "/v/the-log"
 	gzipped := http.Header{"Accept-Encoding": {"gzip"}, "Accept": {"text/html"}}
 	fetch := func(path string) *apitest.Answer {
@@ -233,7 +289,9 @@ func TestBrowserPublic(t *testing.T) {
 					var picture []byte
 					b.do(chromedp.FullScreenshot(&picture, 100))
 					is.NoErr(os.MkdirAll(*apitest.Gallery, 0o755))
-					is.NoErr(os.WriteFile(filepath.Join(*apitest.Gallery, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), picture, 0o600))
+					is.NoErr(os.WriteFile(
+						filepath.Join(*apitest.Gallery, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), picture, 0o600,
+					))
 				}
 			}
 		}
@@ -270,8 +328,12 @@ func TestBrowserFilePreview(t *testing.T) {
 			is := is.New(t)
 			b := openBrowser(t, with)
 			for slug, f := range map[string]apitest.Part{
-				"sound": apitest.File("tone.wav", "", tone()), "film": apitest.File("garden.mp4", "", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"+strings.Repeat("\x00", 4000)),
-				"text": apitest.File("a.yaml", "", "a: <b>1</b>\n"), "pdf": apitest.File("Contract.pdf", "", samplePDF), "zip": apitest.File("a.zip", "", "PK\x03\x04"+strings.Repeat("\x00", 99)),
+				"sound": apitest.File("tone.wav", "", tone()), "film": apitest.File(
+					"garden.mp4", "", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"+strings.Repeat("\x00", 4000),
+				),
+				"text": apitest.File("a.yaml", "", "a: <b>1</b>\n"), "pdf": apitest.File("Contract.pdf", "", samplePDF), "zip": apitest.File(
+					"a.zip", "", "PK\x03\x04"+strings.Repeat("\x00", 99),
+				),
 			} {
 				b.Upload(map[string]string{"slug": slug}, f).Want(201)
 			}

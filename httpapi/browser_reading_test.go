@@ -26,7 +26,9 @@ import (
 func TestBrowserReads(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "tags": []string{"sea"}}).Want(201)
+	b.Post(
+		"/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "tags": []string{"sea"}},
+	).Want(201)
 	b.open("/notes")
 	b.click("#main a.name") // one action
 	b.until(`document.querySelector('dialog.reader .prose strong')?.textContent === 'daily'`)
@@ -64,15 +66,27 @@ func TestBrowserReads(t *testing.T) {
 	b.open("/notes")
 
 	// Ticks and amounts of a recipe, with a list, without one, and with one that begins as a list.
-	for _, lines := range []string{"- 250 g flour\n- 1/2 l milk\n- 1-2 eggs\n- salt", "250 g flour  \n1/2 l milk  \n1-2 eggs  \nsalt", "- 250 g flour\n1/2 l milk\n1-2 eggs\nsalt"} {
-		slug := b.Post("/api/v1/recipes", map[string]any{"title": "Pancakes", "ingredients": lines, "instructions": "1. Whisk", "isPublic": true}).Want(201).Text("data.slug")
+	for _, lines := range []string{
+		"- 250 g flour\n- 1/2 l milk\n- 1-2 eggs\n- salt", "250 g flour  \n1/2 l milk  \n1-2 eggs  \nsalt",
+		"- 250 g flour\n1/2 l milk\n1-2 eggs\nsalt",
+	} {
+		slug := b.Post(
+			"/api/v1/recipes",
+			map[string]any{"title": "Pancakes", "ingredients": lines, "instructions": "1. Whisk", "isPublic": true},
+		).Want(201).Text("data.slug")
 		for _, at := range []string{"/recipes/" + slug, "/v/" + slug} {
 			b.open(at)
 			b.until(`document.querySelectorAll('.field-ingredients .tick input').length === 4`)
 			b.press("2×")
-			is.Equal(b.js(`[...document.querySelectorAll('.tick')].map((li) => li.innerText.trim()).join(', ')`), "500 g flour, 1 l milk, 2-4 eggs, salt")
+			is.Equal(
+				b.js(`[...document.querySelectorAll('.tick')].map((li) => li.innerText.trim()).join(', ')`),
+				"500 g flour, 1 l milk, 2-4 eggs, salt",
+			)
 			b.press("1×")
-			is.Equal(b.js(`[...document.querySelectorAll('.tick')].map((li) => li.innerText.trim()).join(', ')`), "250 g flour, 1/2 l milk, 1-2 eggs, salt")
+			is.Equal(
+				b.js(`[...document.querySelectorAll('.tick')].map((li) => li.innerText.trim()).join(', ')`),
+				"250 g flour, 1/2 l milk, 1-2 eggs, salt",
+			)
 		}
 	}
 }
@@ -82,7 +96,9 @@ func TestBrowserLooks(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for i, name := range []string{"a.jpg", "b.jpg", "c.jpg"} {
-		b.Upload(nil, apitest.File(name, "image/jpeg", apitest.JpegOf(300, 200+i*50, color.RGBA{uint8(80 * i), 90, 120, 255}))).Want(201)
+		b.Upload(
+			nil, apitest.File(name, "image/jpeg", apitest.JpegOf(300, 200+i*50, color.RGBA{uint8(80 * i), 90, 120, 255})),
+		).Want(201)
 	}
 	b.Upload(nil, apitest.File("text.txt", "text/plain", "not a picture")).Want(201)
 	b.open("/files?type=image")
@@ -102,7 +118,10 @@ func TestBrowserLooks(t *testing.T) {
 	b.keys(kb.ArrowRight)
 	title("b.jpg")
 	b.until(`document.querySelector('.stage img').complete && document.querySelector('.stage img').naturalHeight === 250`)
-	is.Equal(b.js(`location.pathname === new URL([...document.querySelectorAll('a.name')].find((a) => a.textContent === 'b.jpg').href).pathname`), true)
+	is.Equal(
+		b.js(`location.pathname === new URL([...document.querySelectorAll('a.name')].find((a) => a.textContent === 'b.jpg').href).pathname`),
+		true,
+	)
 	b.keys("i")
 	b.until(`document.querySelector('.viewer aside').innerText.includes('image/jpeg')`)
 	b.keys(kb.Delete)
@@ -124,7 +143,10 @@ func TestBrowserLooks(t *testing.T) {
 	b.until(`document.querySelector('#main .pop a[download="text.txt"]')?.getClientRects().length > 0`)
 	b.open("/files/" + one(b.App, "files?type=image", "slug").(string))
 	b.until(`document.querySelector('.viewer .tools a[download]')?.getClientRects().length > 0`)
-	is.Equal(b.js(`[...document.querySelectorAll('.viewer .tools > *')].every((e) => e.getBoundingClientRect().right <= 360) && document.querySelector('.viewer .count').getBoundingClientRect().right <= document.querySelector('.viewer .tools').getBoundingClientRect().left`), true)
+	is.Equal(
+		b.js(`[...document.querySelectorAll('.viewer .tools > *')].every((e) => e.getBoundingClientRect().right <= 360) && document.querySelector('.viewer .count').getBoundingClientRect().right <= document.querySelector('.viewer .tools').getBoundingClientRect().left`),
+		true,
+	)
 	b.do(emulation.ClearDeviceMetricsOverride())
 	b.open("/files?type=image")
 
@@ -139,13 +161,18 @@ func TestBrowserTasks(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for i, name := range []string{"a.jpg", "b.jpg"} {
-		b.Upload(nil, apitest.File(name, "image/jpeg", apitest.JpegOf(60, 40, color.RGBA{uint8(80 * i), 90, 120, 255}))).Want(201)
+		b.Upload(
+			nil, apitest.File(name, "image/jpeg", apitest.JpegOf(60, 40, color.RGBA{uint8(80 * i), 90, 120, 255})),
+		).Want(201)
 	}
 	b.Post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x", "slug": "gone"}).Want(201)
 	b.Delete("/api/v1/notes/gone").Want(200)
 	b.App.Clock.Advance(time.Hour)
 	b.signIn() // the backup needs a recent one
-	slug := b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "isPublic": true, "logVisits": true}).Want(201).Text("data.slug")
+	slug := b.Post(
+		"/api/v1/notes",
+		map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "isPublic": true, "logVisits": true},
+	).Want(201).Text("data.slug")
 	b.Guest().See("GET", "/v/"+slug, "Referer", "https://example.org/x").Want(200)
 	is.NoErr(b.Server.Store.Flush())
 	saved := make(chan struct{}, 9)
@@ -233,7 +260,13 @@ func TestBrowserHomeIsLight(t *testing.T) {
 	b := openBrowser(t)
 	for i := range 25 {
 		b.Upload(nil, apitest.File(fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", photoOf(320, 240, uint64(i)))).Want(201)
-		b.Post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 60), "tags": []string{fmt.Sprint("tag", i%9)}}).Want(201)
+		b.Post(
+			"/api/v1/notes",
+			map[string]any{
+				"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 60),
+				"tags": []string{fmt.Sprint("tag", i%9)},
+			},
+		).Want(201)
 	}
 	var total atomic.Int64
 	chromedp.ListenTarget(b.ctx, func(event any) {
@@ -257,7 +290,12 @@ func TestBrowserOverview(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for i := range 3 {
-		b.Upload(nil, apitest.File(fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", apitest.JpegOf(60, 40, color.RGBA{uint8(90 * i), 120, 200, 255}))).Want(201)
+		b.Upload(
+			nil,
+			apitest.File(
+				fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", apitest.JpegOf(60, 40, color.RGBA{uint8(90 * i), 120, 200, 255}),
+			),
+		).Want(201)
 	}
 	b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "x", "isFavorite": true}).Want(201)
 	b.open("/")

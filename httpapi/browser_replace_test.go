@@ -21,7 +21,9 @@ func TestBrowserReplace(t *testing.T) {
 	red, blue := apitest.JpegOf(60, 40, color.RGBA{200, 30, 30, 255}), apitest.JpegOf(40, 60, color.RGBA{30, 30, 200, 255})
 	path := filepath.Join(dir, "blue.jpg")
 	is.NoErr(os.WriteFile(path, []byte(blue), 0o600))
-	slug := b.Upload(map[string]string{"isPublic": "true"}, apitest.File("red.jpg", "image/jpeg", red)).Want(201).Text("slug")
+	slug := b.Upload(
+		map[string]string{"isPublic": "true"}, apitest.File("red.jpg", "image/jpeg", red),
+	).Want(201).Text("slug")
 	wide := `(() => {
 		const img = document.querySelector('#main .item img');
 		return img?.complete && img.naturalWidth > 0 && img.naturalWidth > img.naturalHeight;

@@ -59,7 +59,10 @@ func TestBrowserRequests(t *testing.T) {
 	b.until(`document.querySelector('dialog[open] input[aria-label=Link]')?.value.endsWith('/up/wedding')`)
 	b.until(`document.querySelector('dialog[open] img.qr')?.naturalWidth > 0`)
 	b.do(emulation.SetDeviceMetricsOverride(1280, 800, 1, false))
-	is.Equal(b.js(`(() => { const d = document.querySelector('dialog[open]'); return d.scrollHeight <= d.clientHeight && d.querySelector('a.button').getBoundingClientRect().bottom < innerHeight; })()`), true)
+	is.Equal(
+		b.js(`(() => { const d = document.querySelector('dialog[open]'); return d.scrollHeight <= d.clientHeight && d.querySelector('a.button').getBoundingClientRect().bottom < innerHeight; })()`),
+		true,
+	)
 	b.do(emulation.ClearDeviceMetricsOverride())
 	b.press("Close")
 
@@ -70,7 +73,10 @@ func TestBrowserRequests(t *testing.T) {
 	s.until(`getComputedStyle(document.getElementById('send')).backgroundColor === 'rgb(170, 0, 0)'`)
 	is.Equal(s.js(`getComputedStyle(document.getElementById('send')).color`), "rgb(255, 255, 255)")
 	s.drop("first.txt", "hello <b>owner</b>", "second.txt", "second")
-	is.Equal(s.js(`[...document.querySelectorAll('#list button')].filter((x) => x.getClientRects().length).map((x) => x.textContent).join()`), "Remove,Remove")
+	is.Equal(
+		s.js(`[...document.querySelectorAll('#list button')].filter((x) => x.getClientRects().length).map((x) => x.textContent).join()`),
+		"Remove,Remove",
+	)
 	s.until(`(() => { // what is said of the captcha comes and goes, and moves the button for nobody
 		const work = document.getElementById('work'), top = () => document.getElementById('send').getBoundingClientRect().top, before = top(), text = work.textContent;
 		work.textContent = text ? '' : 'text';
@@ -91,7 +97,10 @@ func TestBrowserRequests(t *testing.T) {
 	b.Patch("/api/v1/upload-requests/"+id, map[string]any{"requiresCaptcha": false}).Want(200)
 	at := filepath.Join(t.TempDir(), "third.png")
 	is.NoErr(os.WriteFile(at, []byte("\x89PNG\r\n\x1a\n"), 0o600))
-	s.do(chromedp.Navigate(b.URL+"/up/wedding"), chromedp.SetUploadFiles("#file", []string{at}, chromedp.ByQuery), chromedp.Submit("#up", chromedp.ByQuery))
+	s.do(
+		chromedp.Navigate(b.URL+"/up/wedding"), chromedp.SetUploadFiles("#file", []string{at}, chromedp.ByQuery),
+		chromedp.Submit("#up", chromedp.ByQuery),
+	)
 	s.until(`document.querySelector('.good')?.textContent.includes('third.png')`)
 
 	// The owner sees that something waits, wherever the owner is.
@@ -112,8 +121,12 @@ func TestBrowserRequests(t *testing.T) {
 	b.says("1 file rejected")
 	b.until(`document.querySelector('.rail .waits').textContent.startsWith('1')`)
 	b.until(`document.querySelectorAll('#main .queue .item').length === 1`)
-	b.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true)) // what decides can be seen on a telephone, and covers nothing
-	is.Equal(b.js(`[...document.querySelectorAll('.decide button')].every((x) => parseFloat(getComputedStyle(x).fontSize) > 12) && getComputedStyle(document.querySelector('.decide')).position`), "static")
+	// what decides can be seen on a telephone, and covers nothing
+	b.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true))
+	is.Equal(
+		b.js(`[...document.querySelectorAll('.decide button')].every((x) => parseFloat(getComputedStyle(x).fontSize) > 12) && getComputedStyle(document.querySelector('.decide')).position`),
+		"static",
+	)
 	is.Equal(b.js(`getComputedStyle(document.querySelector('.queue .pick input')).opacity`), "1")
 	is.Equal(b.js(`document.documentElement.scrollWidth <= 320`), true)
 	b.do(emulation.ClearDeviceMetricsOverride())
@@ -149,7 +162,8 @@ func TestBrowserChosenEarly(t *testing.T) {
 	_, slug := b.App.Ask(nil)
 	s := profile(b.App)
 	s.do(chromedp.Navigate(b.URL + "/up/" + slug))
-	s.js(`(() => { const early = new DataTransfer(); early.items.add(new File(['salt'], 'early.txt')); document.getElementById('file').files = early.files; })()`) // without an event
+	// without an event
+	s.js(`(() => { const early = new DataTransfer(); early.items.add(new File(['salt'], 'early.txt')); document.getElementById('file').files = early.files; })()`)
 	s.click("#send")
 	s.until(`document.getElementById('said').textContent === 'Thank you! 1 file received.'`)
 	is.Equal(b.Get("/api/v1/upload-requests/queue").At("total"), 1.0)
@@ -169,7 +183,8 @@ func TestBrowserSending(t *testing.T) {
 	s.fill("Password", "sesame")
 	s.do(chromedp.Submit("form", chromedp.ByQuery))
 	begin := func() {
-		s.until(`document.getElementById('hint')?.hidden === false && document.readyState === 'complete'`) // the script has begun
+		// the script has begun
+		s.until(`document.getElementById('hint')?.hidden === false && document.readyState === 'complete'`)
 		s.slow(4 << 20)
 		s.do(chromedp.SetUploadFiles("#file", []string{path}, chromedp.ByQuery))
 		s.click("#send")
@@ -211,15 +226,22 @@ func TestBrowserSending(t *testing.T) {
 			t.Fatal("bytes are left")
 		}
 	}
-	b.Leave(slug, http.Header{"X-Upload-Password": {"sesame"}, "X-Captcha-Token": {b.Solve()}}, nil, apitest.File("a", "", "x")).Want(201)
+	b.Leave(
+		slug, http.Header{"X-Upload-Password": {"sesame"}, "X-Captcha-Token": {b.Solve()}}, nil, apitest.File("a", "", "x"),
+	).Want(201)
 }
 
 // widgets are what the providers' scripts do, as far as a page sees it: they
 // take an element to draw in, as both do, show their frame in it, and
 // call back once the visitor has clicked.
 var widgets = map[people.CaptchaProvider]struct{ script, frame, code string }{
-	people.CaptchaTurnstile: {"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit", "https://challenges.cloudflare.com/frame", "turnstile"},
-	people.CaptchaHCaptcha:  {"https://js.hcaptcha.com/1/api.js?render=explicit", "https://newassets.hcaptcha.com/frame", "hcaptcha"},
+	people.CaptchaTurnstile: {
+		"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit", "https://challenges.cloudflare.com/frame",
+		"turnstile",
+	},
+	people.CaptchaHCaptcha: {
+		"https://js.hcaptcha.com/1/api.js?render=explicit", "https://newassets.hcaptcha.com/frame", "hcaptcha",
+	},
 }
 
 const widgetScript = `window.%[1]s = {
@@ -246,12 +268,21 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 	var tokens sync.Map
 	verifier := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, twice := tokens.LoadOrStore(r.FormValue("response"), true)
-		fmt.Fprintf(w, `{"success":%t}`, !twice && r.FormValue("secret") == "hush" && strings.HasPrefix(r.FormValue("response"), "token-of-site"))
+		fmt.Fprintf(
+			w, `{"success":%t}`,
+			!twice && r.FormValue("secret") == "hush" && strings.HasPrefix(r.FormValue("response"), "token-of-site"),
+		)
 	}))
 	defer verifier.Close()
 	_, slug := b.App.Ask(map[string]any{"requiresCaptcha": true})
 	for provider, w := range widgets {
-		b.Patch("/api/v1/admin/settings", map[string]any{"captchaProvider": provider, "captchaSiteKey": "site" + w.code, "captchaSecret": "hush", "captchaVerifyUrl": verifier.URL}).Want(200)
+		b.Patch(
+			"/api/v1/admin/settings",
+			map[string]any{
+				"captchaProvider": provider, "captchaSiteKey": "site" + w.code, "captchaSecret": "hush",
+				"captchaVerifyUrl": verifier.URL,
+			},
+		).Want(200)
 		s := profile(b.App)
 		var broken atomic.Bool
 		var mu sync.Mutex
@@ -274,12 +305,16 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 			}
 			go func() { _ = chromedp.Run(s.ctx, answer) }() // the page shows it
 		})
-		s.do(fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: "https://*"}}), emulation.SetDeviceMetricsOverride(320, 640, 1, true))
+		s.do(
+			fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: "https://*"}}),
+			emulation.SetDeviceMetricsOverride(320, 640, 1, true),
+		)
 
 		// A script that does not come is told, and asked for again.
 		broken.Store(true)
 		s.do(chromedp.Navigate(b.URL + "/up/" + slug))
-		is.Equal(s.js(`document.querySelectorAll('script[src*="//"]:not([src*="/static/"]), iframe').length`), 0.0) // nobody is asked for nothing
+		// nobody is asked for nothing
+		is.Equal(s.js(`document.querySelectorAll('script[src*="//"]:not([src*="/static/"]), iframe').length`), 0.0)
 		s.drop("a.txt", "1")
 		s.until(`document.getElementById('work').textContent.includes('could not be loaded')`)
 		s.click("#send")

@@ -54,17 +54,22 @@ func TestBrowserBookmarklet(t *testing.T) {
 	b.open("/keys")
 	b.press("Set up a program")
 	b.press("Bookmarklet")
-	is.True(!b.js(`[...document.querySelectorAll('dialog label')].some((l) => l.textContent.includes('Anyone') && l.getClientRects().length)`).(bool)) // it sends nothing on its own
+	// it sends nothing on its own
+	is.True(!b.js(`[...document.querySelectorAll('dialog label')].some((l) => l.textContent.includes('Anyone') && l.getClientRects().length)`).(bool))
 	b.press("Set up")
 	b.until(`document.querySelector('dialog a[href^="javascript:"]')`)
 	b.press("Save to kist")
 	b.says("Drag this to the bookmarks bar.")
-	code, err := url.PathUnescape(strings.TrimPrefix(b.js(`document.querySelector('dialog a[href^="javascript:"]').getAttribute('href')`).(string), "javascript:"))
+	code, err := url.PathUnescape(strings.TrimPrefix(
+		b.js(`document.querySelector('dialog a[href^="javascript:"]').getAttribute('href')`).(string), "javascript:",
+	))
 	is.NoErr(err)
 	is.Equal(b.Get("/api/v1/keys").At("total"), 1.0) // none was made
 
 	long := strings.Repeat("Ünïcode & \"more\" ☂ ", 200)
-	page := b.Post("/api/v1/notes", map[string]any{"title": "A <b>page</b> & more", "content": long, "isPublic": true}).Want(201).Text("url")
+	page := b.Post(
+		"/api/v1/notes", map[string]any{"title": "A <b>page</b> & more", "content": long, "isPublic": true},
+	).Want(201).Text("url")
 	b.do(chromedp.Navigate(page + "?a=1&b=%20#c"))
 	b.js(`getSelection().selectAllChildren(document.querySelector('article, main'))`)
 	b.js(`(window.open = (u) => { window.opened = u; }, 0)`)

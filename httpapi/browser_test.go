@@ -405,7 +405,8 @@ func TestBrowserBulk(t *testing.T) {
 	b.until(`document.querySelectorAll('#main .item').length === 0`)
 	b.says("Deleted 5 items.")
 	b.hasten(20)
-	b.js(`document.querySelectorAll('.toast').forEach((e) => e.dispatchEvent(new Event('pointerleave')))`) // its time goes on
+	// its time goes on
+	b.js(`document.querySelectorAll('.toast').forEach((e) => e.dispatchEvent(new Event('pointerleave')))`)
 	b.gone("/api/v1/files")
 }
 
@@ -435,7 +436,12 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.open("/")
 	// Tab goes from the link that skips the navigation through all that is
 	// seen, in the order it is read in, and what has the focus shows it.
-	for i, name := range []string{"Skip to content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Collections", "Upload requests", "Tags", "Trash", "Keys and devices", "Webhooks", "Import and export", "Account", "Admin", "Help", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see new items"} {
+	for i, name := range []string{
+		"Skip to content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links",
+		"Collections", "Upload requests", "Tags", "Trash", "Keys and devices", "Webhooks", "Import and export", "Account",
+		"Admin", "Help", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files",
+		"Who can see new items",
+	} {
 		b.keys(kb.Tab)
 		got := b.js(`(() => { const e = document.activeElement; return [(e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.innerText).trim(), getComputedStyle(e).outlineStyle !== 'none' || !!e.closest('.add')] })()`).([]any)
 		is.Equal(got[0], name)
@@ -521,7 +527,9 @@ func TestBrowserGrid(t *testing.T) {
 	b.until(`document.querySelectorAll('#main .list.grid .item').length === 9`)
 	at := func(i int) {
 		b.Helper()
-		b.until(fmt.Sprintf(`[...document.querySelectorAll('#main .item')].indexOf(document.activeElement.closest('.item')) === %d`, i))
+		b.until(fmt.Sprintf(
+			`[...document.querySelectorAll('#main .item')].indexOf(document.activeElement.closest('.item')) === %d`, i,
+		))
 	}
 	wide := int(b.js(`[...document.querySelectorAll('#main .item')].filter((e, i, rows) => e.getBoundingClientRect().top === rows[0].getBoundingClientRect().top).length`).(float64))
 	b.js(`document.activeElement.blur()`)
@@ -542,7 +550,10 @@ func TestBrowserSearch(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	b.Indexed()
-	b.Post("/api/v1/notes", map[string]any{"title": "Harbour <b>walk</b>", "content": "Along the 😀 harbour wall", "tags": []string{"sea"}}).Want(201)
+	b.Post(
+		"/api/v1/notes",
+		map[string]any{"title": "Harbour <b>walk</b>", "content": "Along the 😀 harbour wall", "tags": []string{"sea"}},
+	).Want(201)
 	b.Post("/api/v1/bookmarks", map[string]any{"title": "Harbours", "url": "https://example.org/x"}).Want(201)
 	b.Post("/api/v1/games", map[string]any{"title": "Chess"}).Want(201)
 	b.open("/")
@@ -555,7 +566,8 @@ func TestBrowserSearch(t *testing.T) {
 	is.Equal(marks(), "Harbour|harbour|Harbours")
 	is.Equal(b.js(`document.querySelector('#main .name').textContent`), "Harbour <b>walk</b>")         // text, not HTML
 	is.Equal(b.js(`document.querySelector('#main .item').textContent.split('Along the').length`), 2.0) // said once
-	b.keys(kb.Enter)                                                                                   // to the first result
+	// to the first result
+	b.keys(kb.Enter)
 	b.until(`document.activeElement.textContent.startsWith('Harbour <b>')`)
 	b.open("/search?tag=sea&kind=note")
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
@@ -626,7 +638,9 @@ func TestBrowserShare(t *testing.T) {
 	b.until(`document.querySelector('dialog .visits input').checked`)
 	becomes(b.App, "notes", "logVisits", true)
 	b.keys(kb.Escape)
-	b.Guest().See("GET", "/v/"+slug, "Referer", "https://example.org/x", "User-Agent", "Mozilla/5.0 (iPhone) Mobile").Want(200)
+	b.Guest().See(
+		"GET", "/v/"+slug, "Referer", "https://example.org/x", "User-Agent", "Mozilla/5.0 (iPhone) Mobile",
+	).Want(200)
 	is.NoErr(b.Server.Store.Flush())
 	b.press("Share Shared")
 	b.until(`document.querySelector('dialog.sharing')`)
@@ -862,7 +876,9 @@ func TestBrowserWebhooks(t *testing.T) {
 	b.Post("/api/v1/notes", `{"title":"<b>T</b>","content":"c"}`).Want(201)
 	sent := apitest.Next(t, got)
 	is.Equal(sent.Event, "note.created")
-	apitest.Eventually(t, "it is not in the log", func() bool { return one(b.App, "integrations/webhooks", "queued") == 0.0 })
+	apitest.Eventually(t, "it is not in the log", func() bool {
+		return one(b.App, "integrations/webhooks", "queued") == 0.0
+	})
 	b.press("Log of automation")
 	b.shows("note.created")
 	b.until(`document.querySelectorAll('dialog details').length === 2`)
@@ -888,7 +904,9 @@ func TestBrowserWebhooks(t *testing.T) {
 	b.press("Delete automation")
 	b.says("Deleted “automation”.")
 	b.open("/account")
-	apitest.Eventually(t, "it is never deleted", func() bool { return len(b.Get(apitest.HooksAt).At("data").([]any)) == 0 })
+	apitest.Eventually(t, "it is never deleted", func() bool {
+		return len(b.Get(apitest.HooksAt).At("data").([]any)) == 0
+	})
 	is.True(b.Sound())
 }
 
@@ -899,7 +917,8 @@ func TestBrowserAdmin(t *testing.T) {
 	b.Upload(nil, apitest.File("a.txt", "text/plain", "abc")).Want(201)
 	b.open("/admin")
 	is.Equal(b.js(`document.querySelector('#storage .figure').textContent`), "3 bytes")
-	is.Equal(b.js(`[...document.querySelectorAll('#storage .soft')].some((p) => /[^\u00a0]·/.test(p.textContent))`), false) // the dot could begin a line
+	// the dot could begin a line
+	is.Equal(b.js(`[...document.querySelectorAll('#storage .soft')].some((p) => /[^\u00a0]·/.test(p.textContent))`), false)
 	shown := `document.querySelector('#main .list .what').innerText.split('\n').filter((line) => line === 'ann').length`
 	is.Equal(b.js(shown), 1.0)
 	b.Patch("/api/v1/me", `{"displayName":"Ann Lindqvist"}`).Want(200)
@@ -977,7 +996,10 @@ func TestBrowserHealth(t *testing.T) {
 	is.True(b.Server.Blobs.Check(b.Flip("damaged")) != nil)
 	b.open("/admin")
 	check := func(name string) any {
-		return b.js(fmt.Sprintf(`[...document.querySelectorAll('#health li')].filter((li) => li.querySelector('span b').textContent === %q).map((li) => li.className + ' ' + li.querySelector('[role=img]').ariaLabel + ' ' + li.querySelector('.soft').textContent).join()`, name))
+		return b.js(fmt.Sprintf(
+			`[...document.querySelectorAll('#health li')].filter((li) => li.querySelector('span b').textContent === %q).map((li) => li.className + ' ' + li.querySelector('[role=img]').ariaLabel + ' ' + li.querySelector('.soft').textContent).join()`,
+			name,
+		))
 	}
 	is.Equal(check("Files"), "problem Problem 1 file is damaged or missing")
 	is.Equal(check("Clock"), "ok OK Correct")
@@ -988,9 +1010,15 @@ func TestBrowserHealth(t *testing.T) {
 	is.True(strings.HasPrefix(check("Backup").(string), "warning "))
 	is.Equal(b.js(`document.querySelector('#health li').className`), "problem") // problems come first
 	is.Equal(b.js(`document.querySelector('#health').textContent.includes('Version 1.2.3')`), true)
-	is.Equal(b.js(`[...document.querySelectorAll('[aria-label="Storage by user"] li > span')].map((li) => li.textContent.replace(/[0-9]+/, 'N')).join()`), "ann N bytes,ben N bytes")
+	is.Equal(
+		b.js(`[...document.querySelectorAll('[aria-label="Storage by user"] li > span')].map((li) => li.textContent.replace(/[0-9]+/, 'N')).join()`),
+		"ann N bytes,ben N bytes",
+	)
 	is.Equal(b.js(`document.querySelector('#backup time') !== null`), true)
-	is.Equal(b.js(`(async () => { const a = await fetch(document.querySelector('#backup a[download]').href); return a.status + ' ' + a.headers.get('content-type'); })()`), "200 application/x-tar")
+	is.Equal(
+		b.js(`(async () => { const a = await fetch(document.querySelector('#backup a[download]').href); return a.status + ' ' + a.headers.get('content-type'); })()`),
+		"200 application/x-tar",
+	)
 	is.True(b.Sound())
 }
 
@@ -1155,7 +1183,9 @@ func TestBrowserLate(t *testing.T) {
 		}
 		b.Post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).Want(201)
 	}
-	b.Upload(map[string]string{"newTags": "sea", "folderId": folder}, apitest.File("a.txt", "text/plain", "text")).Want(201)
+	b.Upload(
+		map[string]string{"newTags": "sea", "folderId": folder}, apitest.File("a.txt", "text/plain", "text"),
+	).Want(201)
 	tagged := `[...document.querySelectorAll('#main [data-param=tag] option')].some((o) => o.value === 'sea')`
 	is.Equal(first(browse(b.App, "/files"), "tags"), nil)
 	is.Equal(first(browse(b.App, "/files"), "folders"), nil)
@@ -1192,11 +1222,24 @@ func TestBrowserLate(t *testing.T) {
 // large enough for a finger.
 func TestBrowserManners(t *testing.T) {
 	b := openBrowser(t)
-	b.Upload(map[string]string{"newTags": "a tag with quite a long name", "folderName": "A folder with a long name"}, apitest.File(strings.Repeat("long", 40)+".txt", "text/plain", "text")).Want(201)
+	b.Upload(
+		map[string]string{"newTags": "a tag with quite a long name", "folderName": "A folder with a long name"},
+		apitest.File(strings.Repeat("long", 40)+".txt", "text/plain", "text"),
+	).Want(201)
 	b.Post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/" + strings.Repeat("x", 300)}).Want(201)
-	b.Post("/api/v1/notes", map[string]any{"title": strings.Repeat("word ", 60), "content": strings.Repeat("x", 500), "isPublic": true}).Want(201)
-	b.Post("/api/v1/shorten", map[string]any{"originalUrl": "https://example.org/", "maxClicks": 3, "isPublic": true, "expiresAt": "2999-01-01T00:00:00Z"}).Want(201)
-	tagged := b.Post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}}).Want(201).Text("data.slug")
+	b.Post(
+		"/api/v1/notes",
+		map[string]any{"title": strings.Repeat("word ", 60), "content": strings.Repeat("x", 500), "isPublic": true},
+	).Want(201)
+	b.Post(
+		"/api/v1/shorten",
+		map[string]any{
+			"originalUrl": "https://example.org/", "maxClicks": 3, "isPublic": true, "expiresAt": "2999-01-01T00:00:00Z",
+		},
+	).Want(201)
+	tagged := b.Post(
+		"/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}},
+	).Want(201).Text("data.slug")
 	_, ask := b.App.Ask(nil)
 	b.Leave(ask, nil, nil, apitest.File(strings.Repeat("long", 40)+".txt", "text/plain", "text")).Want(201)
 	for _, name := range []string{strings.Repeat("long", 50), strings.Repeat("word ", 39)} {
@@ -1283,7 +1326,9 @@ func TestBrowserBeforeScripts(t *testing.T) {
 		const at = e.getBoundingClientRect();
 		return [e.placeholder ?? e.value ?? e.textContent, at.x, at.y, at.height].join(' ');
 	})`
-	block := cdpnet.SetBlockedURLs().WithURLPatterns([]*cdpnet.BlockPattern{{URLPattern: b.URL + "/static/app.*.js", Block: true}})
+	block := cdpnet.SetBlockedURLs().WithURLPatterns([]*cdpnet.BlockPattern{
+		{URLPattern: b.URL + "/static/app.*.js", Block: true},
+	})
 	for _, width := range []int64{412, 1280} {
 		for path, n := range map[string]int{"/notes": 3, "/snippets": 3, "/files": 1} {
 			b.do(chromedp.EmulateViewport(width, 800), block, chromedp.Navigate(b.URL+path), cdpnet.SetBlockedURLs())
@@ -1309,7 +1354,9 @@ var idle = regexp.MustCompile(`^/static/(editor|forms|metadata|offline|page|read
 func TestBrowserOneRound(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	note := b.Post("/api/v1/notes", map[string]any{"title": "x", "content": "", "tags": []string{"x"}}).Want(201).Text("data.slug")
+	note := b.Post(
+		"/api/v1/notes", map[string]any{"title": "x", "content": "", "tags": []string{"x"}},
+	).Want(201).Text("data.slug")
 	up := b.Upload(nil, apitest.File("a.txt", "text/plain", "text")).Want(201).Text("slug")
 	_, ask := b.App.Ask(nil)
 	b.Leave(ask, nil, nil, apitest.File("b.txt", "text/plain", "text")).Want(201)
@@ -1344,8 +1391,10 @@ func TestBrowserOneRound(t *testing.T) {
 		mu.Lock()
 		is.True(asked["/static/"+assetName(t, "app.js")] != "") // it is seen what is asked for
 		for address, why := range asked {
-			named := why == "parser" || why == "other" && (address == "/manifest.webmanifest" || strings.HasSuffix(address, ".svg"))
-			content := strings.HasSuffix(address, path[strings.LastIndex(path, "/"):]) && strings.HasPrefix(address, "/v/") // what the item shows
+			named := why == "parser" || why == "other" && (address == "/manifest.webmanifest" ||
+				strings.HasSuffix(address, ".svg"))
+			// what the item shows
+			content := strings.HasSuffix(address, path[strings.LastIndex(path, "/"):]) && strings.HasPrefix(address, "/v/")
 			later := idle.MatchString(address)
 			if !named && !content && !later && address != "/api/v1/files/new" { // there is no such file
 				t.Errorf("%s: %s is asked for by %s", path, address, why)

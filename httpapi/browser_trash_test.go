@@ -102,14 +102,19 @@ func TestBrowserTrash(t *testing.T) {
 func TestBrowserVersions(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	id := b.App.Post("/api/v1/notes", `{"content":"Buy milk and eggs\n\nSoon.","title":"List","slug":"n"}`).Want(201).Text("data.id")
+	id := b.App.Post(
+		"/api/v1/notes", `{"content":"Buy milk and eggs\n\nSoon.","title":"List","slug":"n"}`,
+	).Want(201).Text("data.id")
 	b.App.Patch("/api/v1/notes/"+id, `{"content":"Buy oat milk and bread\n\nSoon."}`).Want(200)
 	b.App.Clock.Advance(history.VersionEvery)
 	b.open("/notes/n")
 	b.press("Versions")
 	b.click("dialog .versions summary")
 	b.until(`document.querySelector('dialog .changes')`)
-	is.Equal(b.js(`document.querySelector('dialog .changes').innerHTML`), "Buy <ins>oat </ins>milk and <del>eggs</del><ins>bread</ins>\n\nSoon.")
+	is.Equal(
+		b.js(`document.querySelector('dialog .changes').innerHTML`),
+		"Buy <ins>oat </ins>milk and <del>eggs</del><ins>bread</ins>\n\nSoon.",
+	)
 	b.press("Restore this version")
 	b.says("Version restored.")
 	b.until(`document.querySelector('dialog.reader')?.textContent.includes('eggs')`)
@@ -126,7 +131,10 @@ func TestBrowserVersions(t *testing.T) {
 		{"one\n", "one\ntwo\n", `[["=","one\n"],["+","two\n"]]`},
 		{"größer", "größte", `[["-","größer"],["+","größte"]]`},
 	} {
-		got := b.js(fmt.Sprintf(`import(JSON.parse(document.getElementById('start').textContent).modules.versions).then((m) => JSON.stringify(m.difference(%q, %q)))`, c.a, c.b))
+		got := b.js(fmt.Sprintf(
+			`import(JSON.parse(document.getElementById('start').textContent).modules.versions).then((m) => JSON.stringify(m.difference(%q, %q)))`,
+			c.a, c.b,
+		))
 		is.Equal(got, c.want)
 	}
 	is.Equal(b.js(`import(JSON.parse(document.getElementById('start').textContent).modules.versions).then(({ difference }) => {

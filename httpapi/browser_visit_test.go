@@ -136,7 +136,8 @@ func TestBrowserSessions(t *testing.T) {
 
 	b.open("/account")
 	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 2`)
-	is.Equal(b.js(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .badge').length`), 1.0) // this one
+	// this one
+	is.Equal(b.js(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .badge').length`), 1.0)
 	b.press("Sign out Chrome")
 	b.says("Browser signed out.")
 	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 1`)
@@ -152,9 +153,13 @@ func TestBrowserSessions(t *testing.T) {
 	// is marked: devices, unless the user says otherwise.
 	var phone, laptop string
 	b.NoErr(b.Server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, phone, err = people.AddKey(tx, people.Key{Owner: b.User.ID, Name: "phone", Device: "phone", Scopes: []people.Scope{people.ScopeRead}})
+		_, phone, err = people.AddKey(
+			tx, people.Key{Owner: b.User.ID, Name: "phone", Device: "phone", Scopes: []people.Scope{people.ScopeRead}},
+		)
 		if err == nil {
-			_, laptop, err = people.AddKey(tx, people.Key{Owner: b.User.ID, Name: "laptop", Scopes: []people.Scope{people.ScopeRead}})
+			_, laptop, err = people.AddKey(
+				tx, people.Key{Owner: b.User.ID, Name: "laptop", Scopes: []people.Scope{people.ScopeRead}},
+			)
 		}
 		return err
 	}))
@@ -183,8 +188,12 @@ func TestBrowserDevice(t *testing.T) {
 	is := is.New(t)
 	b := openStranger(t)
 	begin := func(client string) (code, secret, at string) {
-		got := b.App.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: map[string]string{"extension_id": client}}).Want(200)
-		return got.Text("user_code"), got.Text("device_code"), strings.TrimPrefix(got.Text("verification_uri_complete"), b.URL)
+		got := b.App.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: map[string]string{"extension_id": client},
+		}).Want(200)
+		return got.Text("user_code"), got.Text("device_code"), strings.TrimPrefix(
+			got.Text("verification_uri_complete"), b.URL,
+		)
 	}
 	impatient, patient := apitest.Extension{A: b.App}, &apitest.Script{A: b.App, Every: 1}
 
@@ -196,7 +205,9 @@ func TestBrowserDevice(t *testing.T) {
 	b.at("Connect a device")
 	is.Equal(b.js(`document.querySelector('.compare').textContent`), code) // still filled in
 	is.Equal(b.js(`document.querySelector('.sheet b').textContent`), "kist <b>extension")
-	is.True(strings.Contains(b.js(`document.querySelector('.sheet').textContent`).(string), "The request came from 127.0.0.1"))
+	is.True(strings.Contains(
+		b.js(`document.querySelector('.sheet').textContent`).(string), "The request came from 127.0.0.1",
+	))
 	_, done = impatient.Poll(secret)
 	is.True(!done) // looking approves nothing
 	b.press("Allow")
@@ -236,7 +247,12 @@ func TestBrowserDevice(t *testing.T) {
 	b.open(at)
 	b.press("Deny")
 	b.at("Not connected")
-	is.Equal(b.App.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}}).Want(400).Text("error"), "access_denied")
+	is.Equal(
+		b.App.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret},
+		}).Want(400).Text("error"),
+		"access_denied",
+	)
 }
 
 // TestBrowserSharedWithPassword shares a note with a password, which another
@@ -244,7 +260,9 @@ func TestBrowserDevice(t *testing.T) {
 func TestBrowserSharedWithPassword(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	slug := b.Post("/api/v1/notes", map[string]any{"title": "Wifi", "content": "the **guests'** one"}).Want(201).Text("data.slug")
+	slug := b.Post(
+		"/api/v1/notes", map[string]any{"title": "Wifi", "content": "the **guests'** one"},
+	).Want(201).Text("data.slug")
 	visitor := profile(b.App)
 	visitor.open("/v/" + slug)
 	visitor.at("Nothing here")
@@ -305,7 +323,10 @@ func TestBrowserShareTarget(t *testing.T) {
 	b.signIn()
 	b.open("/account")
 	b.until(`document.querySelector('link[rel=manifest]')`)
-	is.Equal(b.js(`fetch(document.querySelector('link[rel=manifest]').href).then((r) => r.json()).then((m) => m.share_target.action)`), "/share")
+	is.Equal(
+		b.js(`fetch(document.querySelector('link[rel=manifest]').href).then((r) => r.json()).then((m) => m.share_target.action)`),
+		"/share",
+	)
 	b.shareSheet(map[string]string{"title": "Go", "url": "https://go.dev/"})
 	b.until(`document.querySelector('dialog.panel [name=url]')?.value === 'https://go.dev/'`) // open, to add a tag
 	b.open("/account")
@@ -336,7 +357,10 @@ func TestBrowserLockedLink(t *testing.T) {
 	t.Cleanup(far.Close)
 	for i, path := range []string{"/s/", "/"} {
 		slug := fmt.Sprintf("far-%d", i)
-		b.Post("/api/v1/shorten", map[string]any{"originalUrl": far.URL, "slug": slug, "isPublic": true, "password": "open sesame", "maxClicks": 1}).Want(201)
+		b.Post(
+			"/api/v1/shorten",
+			map[string]any{"originalUrl": far.URL, "slug": slug, "isPublic": true, "password": "open sesame", "maxClicks": 1},
+		).Want(201)
 		b.open(path + slug)
 		b.fill("Password", "open barley")
 		b.keys(kb.Enter)
@@ -362,7 +386,9 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	snippet := share("snippets", map[string]any{"title": "Loop", "language": "go", "content": "for range 3 {}"})
 	game := share("games", map[string]any{"title": "Chess", "status": "playing"})
 	link := share("shorten", map[string]any{"originalUrl": b.URL + "/about"})
-	up := b.Upload(map[string]string{"isPublic": "true"}, apitest.File("hello.txt", "text/plain", "hello there")).Want(201).Text("slug")
+	up := b.Upload(
+		map[string]string{"isPublic": "true"}, apitest.File("hello.txt", "text/plain", "hello there"),
+	).Want(201).Text("slug")
 
 	b.open("/v/" + note)
 	b.fill("Password", "open sesame")
@@ -373,7 +399,9 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	is.True(b.js(`document.querySelector('pre.code').textContent.includes('for range 3 {}')`) == true)
 	b.open("/v/" + up)
 	b.at("hello.txt")
-	is.True(strings.HasSuffix(b.js(`document.querySelector('a[download]').getAttribute('href').split('?')[0]`).(string), "/x/"+up))
+	is.True(strings.HasSuffix(
+		b.js(`document.querySelector('a[download]').getAttribute('href').split('?')[0]`).(string), "/x/"+up,
+	))
 	b.press("Details")
 	is.True(b.js(`document.querySelector('.details svg').getBoundingClientRect().width > 100`) == true)
 	b.open("/v/" + game)
@@ -385,7 +413,9 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	b.press("Sign in")
 	b.enterAs("ann", "correct horse")
 	b.until(`document.querySelector('noscript, main')?.textContent.includes('This page needs JavaScript.')`)
-	code := b.App.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"script"}`}).Want(200).Text("user_code")
+	code := b.App.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"script"}`,
+	}).Want(200).Text("user_code")
 	b.open("/device?user_code=" + code)
 	b.press("Allow")
 	b.at("Connected")

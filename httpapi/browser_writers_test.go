@@ -14,7 +14,10 @@ import (
 func conflict(t *testing.T) (b *tab, note string) {
 	t.Helper()
 	b = openBrowser(t)
-	made := b.Post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk and bread", "tags": []string{"old"}, "isPublic": true}).Want(201)
+	made := b.Post(
+		"/api/v1/notes",
+		map[string]any{"title": "Shopping", "content": "milk and bread", "tags": []string{"old"}, "isPublic": true},
+	).Want(201)
 	note = "/api/v1/notes/" + made.Text("data.id")
 	b.open("/notes/" + made.Text("data.slug") + "?edit=1")
 	b.fill("Text", "milk and butter")
@@ -86,7 +89,9 @@ func TestBrowserKeepBoth(t *testing.T) {
 func TestBrowserMerges(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	made := b.Post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk", "tags": []string{"old"}}).Want(201)
+	made := b.Post(
+		"/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk", "tags": []string{"old"}},
+	).Want(201)
 	note, page := "/api/v1/notes/"+made.Text("data.id"), "/notes/"+made.Text("data.slug")
 	b.open(page + "?edit=1")
 	b.fill("Text", "butter")
@@ -94,7 +99,10 @@ func TestBrowserMerges(t *testing.T) {
 	b.press("Save")
 	b.says("Saved")
 	got := b.Get(note)
-	is.Equal([]any{got.At("data.title"), got.At("data.content"), got.At("data.tags"), got.At("data.isFavorite")}, []any{"Market", "butter", []any{"phone"}, true})
+	is.Equal(
+		[]any{got.At("data.title"), got.At("data.content"), got.At("data.tags"), got.At("data.isFavorite")},
+		[]any{"Market", "butter", []any{"phone"}, true},
+	)
 
 	b.open(page + "?edit=1")
 	b.fill("Text", "apples")
@@ -127,7 +135,12 @@ func TestBrowserBulkTags(t *testing.T) {
 	b := openBrowser(t)
 	var ids []string
 	for _, title := range []string{"a", "b", "c"} {
-		ids = append(ids, b.Post("/api/v1/notes", map[string]any{"title": title, "content": "x", "tags": []string{"old", "gone"}}).Want(201).Text("data.id"))
+		ids = append(
+			ids,
+			b.Post(
+				"/api/v1/notes", map[string]any{"title": title, "content": "x", "tags": []string{"old", "gone"}},
+			).Want(201).Text("data.id"),
+		)
 	}
 	b.open("/notes")
 	for _, id := range ids {

@@ -71,7 +71,10 @@ func TestStrangersDialAgain(t *testing.T) {
 			for n := range 20 {
 				from := dialAs(2, n)
 				owner := &http.Client{Transport: &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}}
-				res, err := owner.Post("http://"+addr+"/api/v1/auth/login", web.JSONType, strings.NewReader(`{"username":"ann","password":"correct horse"}`))
+				res, err := owner.Post(
+					"http://"+addr+"/api/v1/auth/login", web.JSONType,
+					strings.NewReader(`{"username":"ann","password":"correct horse"}`),
+				)
 				is.NoErr(err)
 				is.NoErr(res.Body.Close())
 				is.Equal(res.StatusCode, http.StatusOK)

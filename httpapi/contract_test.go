@@ -23,14 +23,19 @@ func TestQueueCursor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	q := a.Post(web.RequestsPath, map[string]any{"title": "T", "slug": "drop", "requiresApproval": true}).Want(201).Text("data.id")
+	q := a.Post(
+		web.RequestsPath, map[string]any{"title": "T", "slug": "drop", "requiresApproval": true},
+	).Want(201).Text("data.id")
 	const n = 7
 	for i := range n {
 		r := a.UploadRequest(nil, apitest.File(fmt.Sprintf("%d.txt", i), "text/plain", fmt.Sprint("content ", i)))
 		r.Path, r.Anyone = web.RequestsPath+"/p/drop/files", true
 		a.Do(r).Want(201)
 	}
-	for _, path := range []string{web.RequestsPath + "/queue", web.RequestsPath + "/" + q + "/queue", web.RequestsPath + "/" + q + "/queue?status=pending"} {
+	for _, path := range []string{
+		web.RequestsPath + "/queue", web.RequestsPath + "/" + q + "/queue",
+		web.RequestsPath + "/" + q + "/queue?status=pending",
+	} {
 		join := "?"
 		if path[len(path)-1] == 'g' {
 			join = "&"
@@ -65,13 +70,20 @@ func TestQueueCursor(t *testing.T) {
 	is.Equal(len(done.At("items").([]any)), 3)
 	is.Equal(done.Text("items.2.itemId"), ids[2])
 	is.Equal(done.Text("items.2.status"), "approved")
-	is.Equal(a.Get(queue+"?status=pending&limit=3&cursor="+first.Text("nextCursor")).Want(200).Text("items.0.itemId"), second)
+	is.Equal(
+		a.Get(queue+"?status=pending&limit=3&cursor="+first.Text("nextCursor")).Want(200).Text("items.0.itemId"), second,
+	)
 
 	// All or none.
-	is.Equal(a.CodeOf(a.Patch(queue, map[string]any{"items": []string{second, ids[0]}, "action": "reject"}), 409), "already_decided")
+	is.Equal(
+		a.CodeOf(a.Patch(queue, map[string]any{"items": []string{second, ids[0]}, "action": "reject"}), 409),
+		"already_decided",
+	)
 	a.Patch(queue, map[string]any{"items": []string{second, q}, "action": "reject"}).Want(404)
 	is.Equal(a.Get(queue+"?status=rejected").Want(200).At("total"), 0.0)
-	a.Do(apitest.Request{Method: "PATCH", Path: queue, JSON: map[string]any{"items": []string{}, "action": "reject"}, Raw: true}).Want(422)
+	a.Do(apitest.Request{
+		Method: "PATCH", Path: queue, JSON: map[string]any{"items": []string{}, "action": "reject"}, Raw: true,
+	}).Want(422)
 	a.Do(apitest.Request{Method: "PATCH", Path: queue, JSON: map[string]any{"action": "reject"}, Raw: true}).Want(422)
 }
 
@@ -86,14 +98,23 @@ func TestContract(t *testing.T) {
 	}
 	slug := a.Upload(nil, apitest.File("a.txt", "text/plain", "a")).Want(201).Text("slug")
 	at := "/api/v1/files/" + slug
-	is.Equal(a.Do(apitest.Request{Method: "PATCH", Path: at, JSON: map[string]any{"slug": "one", "newSlug": "two"}, Raw: true}).Want(422).Fields(), []string{"slug"})
+	is.Equal(
+		a.Do(apitest.Request{
+			Method: "PATCH", Path: at, JSON: map[string]any{"slug": "one", "newSlug": "two"}, Raw: true,
+		}).Want(422).Fields(),
+		[]string{"slug"},
+	)
 	a.Get(at).Want(200)
 	a.Patch(at, map[string]any{"isFavorite": true}).Want(200)
 	for _, yes := range []string{"true", "1", "yes", "TRUE", "on"} {
-		is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?favorite=" + yes, Raw: true}).Want(200).At("total"), 1.0)
+		is.Equal(
+			a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?favorite=" + yes, Raw: true}).Want(200).At("total"), 1.0,
+		)
 	}
 	for _, no := range []string{"false", "0", "no"} {
-		is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?favorite=" + no, Raw: true}).Want(200).At("total"), 0.0)
+		is.Equal(
+			a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?favorite=" + no, Raw: true}).Want(200).At("total"), 0.0,
+		)
 	}
 	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?favorite=maybe", Raw: true}).Want(400)
 }
@@ -131,13 +152,17 @@ func TestQueueBytes(t *testing.T) {
 	a.NoErr(store.Update(func(tx *kv.Tx) error {
 		var came []inbox.Received
 		for i := range n {
-			came = append(came, inbox.Received{Name: fmt.Sprint(i), MimeType: "text/plain", Ref: [32]byte{byte(i), byte(i >> 8)}, Size: 1})
+			came = append(
+				came, inbox.Received{Name: fmt.Sprint(i), MimeType: "text/plain", Ref: [32]byte{byte(i), byte(i >> 8)}, Size: 1},
+			)
 		}
 		// Each of these characters is six in JSON.
 		_, err := inbox.Receive(tx, place, &inbox.SenderForm{Message: strings.Repeat("\x01", inbox.MaxMessage)}, came)
 		return err
 	}))
-	for _, path := range []string{web.RequestsPath + "/queue?limit=500", web.RequestsPath + "/" + id + "/queue?limit=500"} {
+	for _, path := range []string{
+		web.RequestsPath + "/queue?limit=500", web.RequestsPath + "/" + id + "/queue?limit=500",
+	} {
 		sizes := wholeList(a, path, "items", "itemId", n)
 		is.Equal(len(sizes), 2)
 		is.True(sizes[0] > web.PageBytes-100_000) // a page is full before it ends
@@ -149,7 +174,9 @@ func TestDeliveryPages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	at := apitest.HooksAt + "/" + a.Post(apitest.HooksAt, map[string]any{"url": "https://hooks.example.org/", "events": []string{"note.created"}}).Want(201).Text("data.id") + "/deliveries"
+	at := apitest.HooksAt + "/" + a.Post(
+		apitest.HooksAt, map[string]any{"url": "https://hooks.example.org/", "events": []string{"note.created"}},
+	).Want(201).Text("data.id") + "/deliveries"
 	const n = 110
 	for i := range n {
 		a.Post("/api/v1/notes", fmt.Sprintf(`{"content":"%d"}`, i)).Want(201)
@@ -222,7 +249,10 @@ func TestListsEndAtBytes(t *testing.T) {
 		id := a.Post("/api/v1/bookmarks", map[string]any{"url": address + fmt.Sprint(i)}).Want(201).Text("data.id")
 		a.Delete("/api/v1/bookmarks/" + id).Want(200)
 	}
-	for _, path := range []string{web.RequestsPath + "?limit=500", web.RequestsPath + "?limit=500&sort=title", "/api/v1/trash?limit=500", "/api/v1/trash?limit=500&kind=bookmark"} {
+	for _, path := range []string{
+		web.RequestsPath + "?limit=500", web.RequestsPath + "?limit=500&sort=title", "/api/v1/trash?limit=500",
+		"/api/v1/trash?limit=500&kind=bookmark",
+	} {
 		sizes := wholeList(a, path, "data", "id", n)
 		is.Equal(len(sizes), 2)
 		is.True(sizes[0] > web.PageBytes-100_000)

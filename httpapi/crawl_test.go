@@ -48,7 +48,10 @@ func TestQuarantine(t *testing.T) {
 		if state != "approved" { // a picture, which could be made small
 			text = picture.String() + text
 		}
-		left := a.Leave(slug, nil, map[string]string{"name": "s3cret-sender", "message": "s3cret-message"}, apitest.File(name, "text/plain", text)).Want(201)
+		left := a.Leave(
+			slug, nil, map[string]string{"name": "s3cret-sender", "message": "s3cret-message"},
+			apitest.File(name, "text/plain", text),
+		).Want(201)
 		item := left.Text("items.0.itemId")
 		items = append(items, item)
 		ref := sha256.Sum256([]byte(text))
@@ -57,7 +60,12 @@ func TestQuarantine(t *testing.T) {
 		secrets = append(secrets, digest, base64.StdEncoding.EncodeToString(ref[:]))
 		words = append(words, item, digest, name)
 		if state != "pending" {
-			done := a.Patch("/api/v1/upload-requests/"+id+"/queue/"+item, map[string]any{"action": strings.TrimSuffix(strings.TrimSuffix(state, "d"), "e") + map[bool]string{true: "e"}[state == "approved"]}).Want(200)
+			done := a.Patch(
+				"/api/v1/upload-requests/"+id+"/queue/"+item,
+				map[string]any{
+					"action": strings.TrimSuffix(strings.TrimSuffix(state, "d"), "e") + map[bool]string{true: "e"}[state == "approved"],
+				},
+			).Want(200)
 			if s, _ := done.At("data.fileSlug").(string); s != "" {
 				words = append(words, s, done.Text("data.fileId"))
 			}
@@ -65,7 +73,10 @@ func TestQuarantine(t *testing.T) {
 	}
 	// What a stranger has begun to send is told to nobody but who has its address.
 	const unfinished = "s3cret-name-unfinished.txt"
-	begun := a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "s3cret-content-unfinished", "Upload-Length", "100", "Upload-Metadata", apitest.Meta("filename", unfinished)).Want(201).Header.Get("Location")
+	begun := a.Stranger(
+		"POST", web.RequestsPath+"/p/"+slug+"/tus", "s3cret-content-unfinished", "Upload-Length", "100", "Upload-Metadata",
+		apitest.Meta("filename", unfinished),
+	).Want(201).Header.Get("Location")
 	secrets = append(secrets, unfinished, "s3cret-content-unfinished", begun[len(web.SentPath)+1:])
 	is.NoErr(a.Server.Store.View(func(tx *kv.Tx) error {
 		awaited, err := inbox.OpenUploads(tx)
@@ -173,7 +184,10 @@ func TestQuarantine(t *testing.T) {
 			}
 		}
 		for _, w := range words { // what is no route at all
-			for _, at := range []string{"/blobs/", "/blobs/" + w[:min(2, len(w))] + "/", "/up/" + slug + "/", "/api/v1/blobs/", "/api/v1/upload-requests/queue/", "/static/", "/cache/thumbs/", "/.."} {
+			for _, at := range []string{
+				"/blobs/", "/blobs/" + w[:min(2, len(w))] + "/", "/up/" + slug + "/", "/api/v1/blobs/",
+				"/api/v1/upload-requests/queue/", "/static/", "/cache/thumbs/", "/..",
+			} {
 				try(t, who, header, http.MethodGet, at+w, "", "")
 			}
 		}
@@ -187,7 +201,9 @@ func TestQuarantine(t *testing.T) {
 		}
 	})
 	for who, header := range callers {
-		if got := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Anyone: true, Header: header}); (got.Status == 200) != (who != "a stranger") {
+		if got := a.Do(apitest.Request{
+			Method: "GET", Path: "/api/v1/me", Anyone: true, Header: header,
+		}); (got.Status == 200) != (who != "a stranger") {
 			t.Errorf("%s could not look any more: %d", who, got.Status)
 		}
 	}
@@ -201,10 +217,16 @@ func TestQuarantine(t *testing.T) {
 	for i, state := range []string{"pending", "approved", "rejected"} {
 		is.Equal(queue.At(fmt.Sprintf("items.%d.status", i)), state)
 	}
-	is.Equal(string(a.Get("/api/v1/upload-requests/"+id+"/queue/"+items[0]+"/content").Want(200).Body), picture.String()+"s3cret-content-0")
+	is.Equal(
+		string(a.Get("/api/v1/upload-requests/"+id+"/queue/"+items[0]+"/content").Want(200).Body),
+		picture.String()+"s3cret-content-0",
+	)
 	for _, i := range []int{0, 2} { // to the owner as well, they are no files
 		digest := hex.EncodeToString(refs[i][:])
-		for _, path := range []string{"/api/v1/files?limit=500", "/api/v1/files?q=s3cret-name-" + fmt.Sprint(i), "/api/v1/files/" + items[i], "/x/" + items[i], "/v/" + items[i], "/t/" + items[i], "/" + items[i], "/x/" + digest, "/api/v1/files/" + digest} {
+		for _, path := range []string{
+			"/api/v1/files?limit=500", "/api/v1/files?q=s3cret-name-" + fmt.Sprint(i), "/api/v1/files/" + items[i],
+			"/x/" + items[i], "/v/" + items[i], "/t/" + items[i], "/" + items[i], "/x/" + digest, "/api/v1/files/" + digest,
+		} {
 			got := a.Get(path)
 			for _, s := range []string{fmt.Sprintf("s3cret-content-%d", i), digest} {
 				is.True(!bytes.Contains(got.Body, []byte(s)) || strings.Contains(path, s))

@@ -37,7 +37,9 @@ func challengeSchemas() (one, two web.Object) {
 	one = members(web.Object{"algorithm": text, "challenge": text, "maxnumber": number, "salt": text, "signature": text},
 		"algorithm", "challenge", "maxnumber", "salt", "signature")
 	parameters := members(web.Object{
-		"algorithm": text, "cost": number, "expiresAt": web.Object{"type": "integer", "description": "In seconds since 1970."}, "keyLength": number, "keyPrefix": text, "nonce": text, "salt": text,
+		"algorithm": text, "cost": number, "expiresAt": web.Object{
+			"type": "integer", "description": "In seconds since 1970.",
+		}, "keyLength": number, "keyPrefix": text, "nonce": text, "salt": text,
 	}, "algorithm", "cost", "expiresAt", "keyLength", "keyPrefix", "nonce", "salt")
 	return one, members(web.Object{"parameters": parameters, "signature": text}, "parameters", "signature")
 }
@@ -62,25 +64,66 @@ func makeDocument() ([]byte, error) {
 	nameEnums(file)
 	d.schemas["UploadedFile"] = file
 	d.schemas["CaptchaChallenge"], d.schemas["CaptchaChallenge2"] = challengeSchemas()
-	d.schemas["UploadedFiles"] = members(web.Object{"files": web.Object{"type": "array", "description": "The files, in the order sent.", "items": web.Ref("UploadedFile")}}, "files")
+	d.schemas["UploadedFiles"] = members(
+		web.Object{
+			"files": web.Object{
+				"type": "array", "description": "The files, in the order sent.", "items": web.Ref("UploadedFile"),
+			},
+		},
+		"files",
+	)
 	maybe := shapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, showing)
 	maybe["nullable"] = true
 	nameEnums(maybe)
 	d.schemas["MaybeFile"] = maybe
 	d.schemas["Error"] = members(web.Object{
-		"error":             web.Object{"type": "string", "description": "A sentence for a person.", "example": "There is no such note."},
-		"code":              web.Object{"type": "string", "description": "A word for a program.", "example": "not_found"},
-		"fields":            web.Object{"type": "object", "additionalProperties": web.Object{"type": "string"}, "description": "With 422: what is wrong, by field.", "example": web.Object{}},
-		"captcha":           captchaAsked(),
-		"ticket":            web.Object{"type": "string", "description": "With the code second_factor_required: the ticket for the second step.", "example": "2mUq…"},
-		"passkey":           web.Object{"type": "object", "additionalProperties": true, "description": "With the code second_factor_required: options for navigator.credentials.get, if the account has a passkey.", "example": web.Object{}},
-		"methods":           web.Object{"type": "array", "items": web.Object{"type": "string"}, "description": "With the code second_factor_required: the members of the next request that can answer the second step.", "example": []string{"code", "recoveryCode"}},
-		"id":                web.Object{"type": "string", "format": "uuid", "description": "With the code answered_before: id of what the earlier request made.", "example": "01890a5d-ac96-774b-bcce-b302099a8057"},
-		"kind":              web.Object{"type": "string", "description": "With the code answered_before: what the earlier request made, key or passkey.", "example": web.MadeKey},
-		"data":              web.Object{"type": "object", "additionalProperties": true, "description": "With the code changed_elsewhere: the record as it is now, if the caller may read it.", "example": web.Object{}},
-		"requestId":         web.Object{"type": "string", "description": "Id of the request in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
-		"error_description": web.Object{"type": "string", "description": "In the device flow: the sentence. error is then the code of RFC 8628.", "example": "The user has not decided yet."},
-		"interval":          web.Object{"type": "integer", "description": "In the device flow: seconds to wait between two polls.", "example": 5},
+		"error": web.Object{
+			"type": "string", "description": "A sentence for a person.", "example": "There is no such note.",
+		},
+		"code": web.Object{"type": "string", "description": "A word for a program.", "example": "not_found"},
+		"fields": web.Object{
+			"type": "object", "additionalProperties": web.Object{"type": "string"},
+			"description": "With 422: what is wrong, by field.", "example": web.Object{},
+		},
+		"captcha": captchaAsked(),
+		"ticket": web.Object{
+			"type": "string", "description": "With the code second_factor_required: the ticket for the second step.",
+			"example": "2mUq…",
+		},
+		"passkey": web.Object{
+			"type": "object", "additionalProperties": true,
+			"description": "With the code second_factor_required: options for navigator.credentials.get, if the account has a passkey.",
+			"example":     web.Object{},
+		},
+		"methods": web.Object{
+			"type": "array", "items": web.Object{"type": "string"},
+			"description": "With the code second_factor_required: the members of the next request that can answer the second step.",
+			"example":     []string{"code", "recoveryCode"},
+		},
+		"id": web.Object{
+			"type": "string", "format": "uuid",
+			"description": "With the code answered_before: id of what the earlier request made.",
+			"example":     "01890a5d-ac96-774b-bcce-b302099a8057",
+		},
+		"kind": web.Object{
+			"type": "string", "description": "With the code answered_before: what the earlier request made, key or passkey.",
+			"example": web.MadeKey,
+		},
+		"data": web.Object{
+			"type": "object", "additionalProperties": true,
+			"description": "With the code changed_elsewhere: the record as it is now, if the caller may read it.",
+			"example":     web.Object{},
+		},
+		"requestId": web.Object{
+			"type": "string", "description": "Id of the request in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12",
+		},
+		"error_description": web.Object{
+			"type": "string", "description": "In the device flow: the sentence. error is then the code of RFC 8628.",
+			"example": "The user has not decided yet.",
+		},
+		"interval": web.Object{
+			"type": "integer", "description": "In the device flow: seconds to wait between two polls.", "example": 5,
+		},
 	}, "error", "code", "requestId")
 	d.schemas["Error"].(web.Object)["description"] = "The answer of every failed operation of the API."
 	paths := web.Object{}
@@ -109,12 +152,17 @@ func makeDocument() ([]byte, error) {
 	err := enc.Encode(web.Object{
 		"openapi": "3.0.3",
 		"info": web.Object{
-			"title": "kist", "version": "1.0.0", "license": web.Object{"name": "MIT", "url": "https://spdx.org/licenses/MIT.html"},
+			"title": "kist", "version": "1.0.0", "license": web.Object{
+				"name": "MIT", "url": "https://spdx.org/licenses/MIT.html",
+			},
 			"contact": web.Object{"name": "The administrator of this server", "url": httpapi.Placeholder + "/about"},
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
-				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text. Unknown members are ignored, but refused with 422 if the request has Prefer: handling=strict. Unknown parameters of addresses that need a credential are refused with 400. When creating, null means absent. " +
+				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text. Unknown members are ignored, but " +
+				"refused with 422 if the request has Prefer: handling=strict. Unknown parameters of addresses that need a " +
+				"credential are refused with 400. When creating, null means absent. " +
 				"The tags of a file may be sent back in the form of an answer. " +
-				"The following is not listed for each operation. Every address with GET also has HEAD, with the same answer without the body. OPTIONS lists the methods of an address. " +
+				"The following is not listed for each operation. Every address with GET also has HEAD, with the same answer " +
+				"without the body. OPTIONS lists the methods of an address. " +
 				"Any other method gets 405 with Allow. JSON answers of 1 KiB or more are compressed for clients that accept gzip. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
@@ -128,7 +176,8 @@ func makeDocument() ([]byte, error) {
 				"description": "An API key. It may be sent as Authorization: ApiKey … or Bearer … instead.",
 			}, "Session": web.Object{
 				"type": "apiKey", "in": "cookie", "name": "kist_session",
-				"description": "The session of a browser that is signed in. Over HTTPS the cookie is __Host-kist_session. Unsafe methods are refused if another site sends them.",
+				"description": "The session of a browser that is signed in. Over HTTPS the cookie is __Host-kist_session. " +
+					"Unsafe methods are refused if another site sends them.",
 			}},
 			"schemas":    d.schemas,
 			"responses":  d.responses,
@@ -142,10 +191,14 @@ func makeDocument() ([]byte, error) {
 // captchaAsked is the schema of a challenge that is part of a refusal.
 func captchaAsked() web.Object {
 	v := members(web.Object{
-		"provider":  web.Object{"type": "string", "enum": []string{string(people.CaptchaPow)}, "description": "The provider of the challenge.", "example": people.CaptchaPow},
+		"provider": web.Object{
+			"type": "string", "enum": []string{string(people.CaptchaPow)}, "description": "The provider of the challenge.",
+			"example": people.CaptchaPow,
+		},
 		"challenge": web.Ref("CaptchaChallenge"),
 	}, "provider", "challenge")
-	v["description"] = "With the code captcha_required when signing in: the challenge whose solution must be sent in the header x-captcha-token."
+	v["description"] = "With the code captcha_required when signing in: the challenge whose solution must be sent in " +
+		"the header x-captcha-token."
 	return v
 }
 
@@ -293,7 +346,9 @@ func (e *enum) orNull() web.Object {
 	for _, w := range e.words {
 		words = append(words, w)
 	}
-	return web.Object{"type": "string", "nullable": true, "enum": append(words, nil), "description": e.doc, "example": e.words[0]}
+	return web.Object{
+		"type": "string", "nullable": true, "enum": append(words, nil), "description": e.doc, "example": e.words[0],
+	}
 }
 
 // dropUnused removes the enums that nothing refers to.
@@ -344,7 +399,10 @@ func (d *document) operation(r httpapi.Route) web.Object {
 	}
 	for _, p := range r.Args {
 		nameEnums(p.Schema)
-		params = append(params, d.parameter(web.Object{"name": p.Name, "in": p.In, "description": p.Doc, "schema": p.Schema, "example": p.Example}))
+		params = append(
+			params,
+			d.parameter(web.Object{"name": p.Name, "in": p.In, "description": p.Doc, "schema": p.Schema, "example": p.Example}),
+		)
 	}
 	if params != nil {
 		op["parameters"] = params
@@ -361,7 +419,8 @@ func (d *document) operation(r httpapi.Route) web.Object {
 		op["security"] = []web.Object{{"Session": []string{}}}
 		op["description"] = "Only for a browser that is signed in."
 	case r.Access.Session:
-		op["description"] = "For a browser that is signed in; an API key needs the scope admin, and its user must be an administrator."
+		op["description"] = "For a browser that is signed in; an API key needs the scope admin, and its user must be an " +
+			"administrator."
 	default:
 		op["description"] = "An API key needs the scope " + string(r.Access.Scope) + "."
 		if r.Access.Reads {
@@ -376,17 +435,23 @@ func (d *document) operation(r httpapi.Route) web.Object {
 	}
 	answers := web.Object{strconv.Itoa(r.Reply.Status): d.answer(r.Reply.Doc, d.media(r.ID, r.Reply.Body))}
 	if r.Plain != nil {
-		answers[strconv.Itoa(r.Reply.Status)] = d.answer(r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", d.media(r.ID, r.Reply.Body), textOf(r.Plain.Example))
+		answers[strconv.Itoa(r.Reply.Status)] = d.answer(
+			r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", d.media(r.ID, r.Reply.Body),
+			textOf(r.Plain.Example),
+		)
 	}
 	if apitest.AnswersRecord(&r) {
 		answers[strconv.Itoa(r.Reply.Status)].(web.Object)["headers"] = web.Object{"ETag": web.Object{
-			"description": "Entity tag of the record, for If-Match and If-None-Match. It changes with every change of the record, but not when it is opened.",
-			"schema":      web.Object{"type": "string"}, "example": `"5f2b6c0e9d1a4b7c"`,
+			"description": "Entity tag of the record, for If-Match and If-None-Match. It changes with every change of the " +
+				"record, but not when it is opened.",
+			"schema": web.Object{"type": "string"}, "example": `"5f2b6c0e9d1a4b7c"`,
 		}}
 	}
 	for _, status := range apitest.Statuses(&r) {
 		if status < 400 {
-			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", d.media(r.ID, map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status]))
+			answers[strconv.Itoa(status)] = d.answer(
+				statusText(status)+".", d.media(r.ID, map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status]),
+			)
 		} else {
 			answers[strconv.Itoa(status)] = d.failed(status, r.Plain != nil)
 		}
@@ -396,7 +461,8 @@ func (d *document) operation(r httpapi.Route) web.Object {
 }
 
 // recentDoc is what the document says of operations that need a recent sign-in.
-const recentDoc = " A session must have been confirmed in the last ten minutes (403, recent_sign_in_required), or the body has the member currentPassword: see confirm."
+const recentDoc = " A session must have been confirmed in the last ten minutes (403, recent_sign_in_required), or " +
+	"the body has the member currentPassword: see confirm."
 
 // failed refers to the answer with an error status, which is the same for all
 // operations but those that answer with text too.
@@ -416,25 +482,34 @@ func (d *document) failed(status int, plain bool) web.Object {
 // failure is an example of the answer with an error status.
 func failure(status int) web.Object {
 	of := map[int][2]string{
-		http.StatusBadRequest:                   {"malformed", "The body is not valid JSON: it ends too early."},
-		http.StatusUnauthorized:                 {"unknown_key", "This API key is not known."},
-		http.StatusForbidden:                    {"scope_missing", "This API key does not have the scope write."},
-		http.StatusNotFound:                     {"not_found", "There is no such item."},
-		http.StatusConflict:                     {"slug_taken", "This slug is in use already."},
-		http.StatusGone:                         {"expired", "This item has expired."},
-		http.StatusPreconditionFailed:           {"precondition_failed", "The content has changed: it does not match the request's conditions."},
-		http.StatusRequestEntityTooLarge:        {"too_large", "The body is larger than 1048576 bytes."},
-		http.StatusUnsupportedMediaType:         {"unsupported_media_type", "The body must be JSON, with the Content-Type application/json."},
+		http.StatusBadRequest:   {"malformed", "The body is not valid JSON: it ends too early."},
+		http.StatusUnauthorized: {"unknown_key", "This API key is not known."},
+		http.StatusForbidden:    {"scope_missing", "This API key does not have the scope write."},
+		http.StatusNotFound:     {"not_found", "There is no such item."},
+		http.StatusConflict:     {"slug_taken", "This slug is in use already."},
+		http.StatusGone:         {"expired", "This item has expired."},
+		http.StatusPreconditionFailed: {
+			"precondition_failed", "The content has changed: it does not match the request's conditions.",
+		},
+		http.StatusRequestEntityTooLarge: {"too_large", "The body is larger than 1048576 bytes."},
+		http.StatusUnsupportedMediaType: {
+			"unsupported_media_type", "The body must be JSON, with the Content-Type application/json.",
+		},
 		http.StatusRequestedRangeNotSatisfiable: {"bad_range", "The content does not have the requested range."},
-		http.StatusMisdirectedRequest:           {"misdirected", "This server does not answer at the address in your request. Its operator sets the address with --base-url."},
-		http.StatusUnprocessableEntity:          {"invalid_fields", "The title is required."},
-		http.StatusLocked:                       {"upload_busy", "Another request is working on this upload."},
-		http.StatusTooManyRequests:              {"too_many_guesses", "Too many wrong passwords. Try again later."},
-		http.StatusInternalServerError:          {"internal", "Something went wrong on the server. The server's log has details under this request id."},
-		http.StatusServiceUnavailable:           {"busy", "Too many passwords are being checked; try again in a moment."},
-		http.StatusInsufficientStorage:          {"disk_full", "The server's disk is full. Nothing was stored."},
-		http.StatusMethodNotAllowed:             {"method_not_allowed", "This address does not support this method."},
-		web.StatusChecksum:                      {"checksum_mismatch", "The body does not match its checksum. Nothing was stored."},
+		http.StatusMisdirectedRequest: {
+			"misdirected",
+			"This server does not answer at the address in your request. Its operator sets the address with --base-url.",
+		},
+		http.StatusUnprocessableEntity: {"invalid_fields", "The title is required."},
+		http.StatusLocked:              {"upload_busy", "Another request is working on this upload."},
+		http.StatusTooManyRequests:     {"too_many_guesses", "Too many wrong passwords. Try again later."},
+		http.StatusInternalServerError: {
+			"internal", "Something went wrong on the server. The server's log has details under this request id.",
+		},
+		http.StatusServiceUnavailable:  {"busy", "Too many passwords are being checked; try again in a moment."},
+		http.StatusInsufficientStorage: {"disk_full", "The server's disk is full. Nothing was stored."},
+		http.StatusMethodNotAllowed:    {"method_not_allowed", "This address does not support this method."},
+		web.StatusChecksum:             {"checksum_mismatch", "The body does not match its checksum. Nothing was stored."},
 	}[status]
 	e := web.Object{"code": of[0], "error": of[1], "requestId": "5f2b6c0e9d1a4b7c8e3f0a12"}
 	if status == http.StatusUnprocessableEntity {
@@ -496,7 +571,11 @@ func (d *document) media(op string, c *web.Content) web.Object {
 	}
 	d.schemas[c.Name] = s.of
 	d.examples[c.Name] = web.Object{"value": s.example}
-	return web.Object{c.Media: web.Object{"schema": web.Ref(c.Name), "examples": web.Object{"default": web.Object{"$ref": "#/components/examples/" + c.Name}}}}
+	return web.Object{
+		c.Media: web.Object{
+			"schema": web.Ref(c.Name), "examples": web.Object{"default": web.Object{"$ref": "#/components/examples/" + c.Name}},
+		},
+	}
 }
 
 // example makes an example of a schema from the examples of its members.
@@ -546,7 +625,10 @@ type confirmable struct{ field.Shaped }
 func (f confirmable) Fields(s *field.Set) {
 	f.Shaped.Fields(s)
 	s.Secret(session.CurrentPassword, new(field.Secret)).
-		Says("Confirms the request of a session that was not confirmed in the last ten minutes. API keys need none.", `"correct horse battery"`)
+		Says(
+			"Confirms the request of a session that was not confirmed in the last ten minutes. API keys need none.",
+			`"correct horse battery"`,
+		)
 }
 
 func components() []component {
@@ -601,7 +683,11 @@ func components() []component {
 		{"Visits", new(api.ShownVisits), showing},
 		{"Activity", new(api.ShownActivity), showing},
 		{"Version", &api.ShownVersion{Version: new(record.Version)}, showing},
-		{"TrashItem", &api.ShownTrash{TrashItem: catalog.TrashItem{Trashed: record.Trashed{Record: record.Record{Kind: record.Notes}}}}, showing},
+		{
+			"TrashItem",
+			&api.ShownTrash{TrashItem: catalog.TrashItem{Trashed: record.Trashed{Record: record.Record{Kind: record.Notes}}}},
+			showing,
+		},
 		{"TrashRestore", new(api.RestoreForm), creating},
 		{"Bulk", new(api.BulkForm), creating},
 		{"Restored", &api.ShownRestored{Restored: catalog.Restored{Record: &record.Record{Kind: record.Notes}}}, showing},
@@ -623,7 +709,9 @@ func components() []component {
 	for _, k := range record.Kinds {
 		all = append(all, component{web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, showing})
 		if k.Versioned() || k == record.Files {
-			all = append(all, component{web.Title(k.Name) + "Version", &api.ShownVersion{Version: new(record.Version), Kind: k}, showing})
+			all = append(
+				all, component{web.Title(k.Name) + "Version", &api.ShownVersion{Version: new(record.Version), Kind: k}, showing},
+			)
 		}
 		all = append(all, component{web.Title(k.Name) + "Edit", record.Edit{Form: record.NewForm(k)}, editing})
 		if k != record.Files {

@@ -71,7 +71,10 @@ func TestDocumentIsWhole(t *testing.T) {
 		}
 	}
 	for at := range open {
-		for _, owned := range []string{"GET /api/v1/files", "POST /api/v1/upload ", "GET /api/v1/me", "GET /api/v1/keys", "GET /api/v1/notes", "GET /api/v1/tags", "GET /api/v1/admin"} {
+		for _, owned := range []string{
+			"GET /api/v1/files", "POST /api/v1/upload ", "GET /api/v1/me", "GET /api/v1/keys", "GET /api/v1/notes",
+			"GET /api/v1/tags", "GET /api/v1/admin",
+		} {
 			if strings.HasPrefix(at+" ", owned) && !strings.Contains(at, "/p/") {
 				t.Errorf("%s asks for no one's key or session", at)
 			}
@@ -79,7 +82,8 @@ func TestDocumentIsWhole(t *testing.T) {
 	}
 	for name, schema := range doc.Components.Schemas {
 		for _, member := range []string{"id", "itemId", "createdAt", "updatedAt"} { // they are always there
-			if p := schema.Value.Properties[member]; p != nil && name != "Error" { // most errors are about nothing that has an id
+			// most errors are about nothing that has an id
+			if p := schema.Value.Properties[member]; p != nil && name != "Error" {
 				is.True(!p.Value.Nullable)
 				is.True(slices.Contains(schema.Value.Required, member))
 			}
@@ -100,10 +104,14 @@ func TestDocumentIsWhole(t *testing.T) {
 			}
 		}
 		for member := range schema.Value.Properties {
-			is.True(!strings.HasSuffix(name, "Create") && !strings.HasSuffix(name, "Edit") || member != "id" && member != "createdAt") // the server's own
+			// the server's own
+			is.True(!strings.HasSuffix(name, "Create") && !strings.HasSuffix(name, "Edit") ||
+				member != "id" && member != "createdAt")
 		}
 		for member := range schema.Value.Properties {
-			is.True(member != "password" || strings.HasSuffix(name, "Create") || strings.HasSuffix(name, "Edit") || name == "Password" || name == "Login" || name == "Confirm") // never shown
+			// never shown
+			is.True(member != "password" || strings.HasSuffix(name, "Create") || strings.HasSuffix(name, "Edit") ||
+				name == "Password" || name == "Login" || name == "Confirm")
 		}
 	}
 }

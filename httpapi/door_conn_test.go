@@ -85,7 +85,9 @@ func (c *watchedConn) Close() error {
 
 // serve runs the server on a real listener until stop is called, which
 // returns what Serve returned.
-func serve(a *apitest.App, wrap func(net.Listener) net.Listener, grace time.Duration) (addr string, stop func() error, stopping context.CancelFunc) {
+func serve(
+	a *apitest.App, wrap func(net.Listener) net.Listener, grace time.Duration,
+) (addr string, stop func() error, stopping context.CancelFunc) {
 	a.Helper()
 	a.Server.Renew = web.WriteRenew / hurry // in step with hasty
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -128,12 +130,15 @@ func TestDoorSlowClients(t *testing.T) {
 	began := time.Now()
 	is.Equal(talk(a, addr, ""), "")
 	is.Equal(talk(a, addr, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "), "")
-	is.True(strings.HasPrefix(talk(a, addr, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), "HTTP/1.1 200 OK\r\n")) // then idle
+	// then idle
+	is.True(strings.HasPrefix(talk(a, addr, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), "HTTP/1.1 200 OK\r\n"))
 	for _, length := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
 		upload := "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.Key + "\r\nContent-Type: multipart/form-data; boundary=b\r\n" + length + "\r\n\r\n"
 		got := talk(a, addr, upload+"3e8\r\n--b\r\n")
 		is.True(strings.HasPrefix(got, "HTTP/1.1 400 "))
-		note := strings.NewReplacer("upload ", "notes ", "multipart/form-data; boundary=b", "application/json").Replace(upload)
+		note := strings.NewReplacer(
+			"upload ", "notes ", "multipart/form-data; boundary=b", "application/json",
+		).Replace(upload)
 		is.True(strings.HasPrefix(talk(a, addr, note+"3e8\r\n{"), "HTTP/1.1 400 "))
 	}
 	held := a.Share("held")
@@ -167,7 +172,10 @@ func TestDoorSlowClients(t *testing.T) {
 		conn, err := net.Dial("tcp", addr)
 		is.NoErr(err)
 		defer conn.Close()
-		_, err = fmt.Fprintf(conn, "%sGET /x/%s HTTP/1.1\r\nHost: localhost\r\n\r\n", strings.Repeat("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", before), big)
+		_, err = fmt.Fprintf(
+			conn, "%sGET /x/%s HTTP/1.1\r\nHost: localhost\r\n\r\n",
+			strings.Repeat("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", before), big,
+		)
 		is.NoErr(err)
 		answers := bufio.NewReader(conn)
 		for range before {
@@ -206,17 +214,27 @@ func TestDoorCrowd(t *testing.T) {
 	big := a.Share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers
 	small := a.Share("small")
 	var accepted, closed atomic.Int64
-	addr, stop, _ := serve(a, func(l net.Listener) net.Listener { return watched{hasty{l}, &accepted, &closed} }, time.Minute)
+	addr, stop, _ := serve(a, func(l net.Listener) net.Listener {
+		return watched{hasty{l}, &accepted, &closed}
+	}, time.Minute)
 	upload := "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.Key + "\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n"
 	sorts := []struct {
 		begin, more string
 		slowly      bool // takes the answer in small pieces
 	}{
-		{"GET /x/" + small + " HTTP/1.1\r\nHost: localhost\r\n", "X: a\r\n", false},                                                    // never ends its head
-		{"POST /api/v1/notes HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.Key + "\r\nContent-Length: 1000000\r\n\r\n{", " ", false}, // nor its body
+		// never ends its head
+		{"GET /x/" + small + " HTTP/1.1\r\nHost: localhost\r\n", "X: a\r\n", false},
+		// nor its body
+		{
+			"POST /api/v1/notes HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.Key + "\r\nContent-Length: 1000000\r\n\r\n{",
+			" ", false,
+		},
 		{upload, "x", false},
 		{"GET /x/" + big + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "", true},
-		{"GET /x/" + big + " HTTP/1.1\r\nHost: localhost\r\nRange: bytes=" + strings.Repeat("0-,", 999) + "0-\r\n\r\n", "", true},
+		{
+			"GET /x/" + big + " HTTP/1.1\r\nHost: localhost\r\nRange: bytes=" + strings.Repeat("0-,", 999) + "0-\r\n\r\n", "",
+			true,
+		},
 	}
 	const each = 30
 	tiny := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error { return raw.Control(smallWindow) }}
@@ -302,12 +320,14 @@ func TestDoorRefusesLongBodies(t *testing.T) {
 	addr, stop, _ := serve(a, itself, time.Minute)
 	const size = 40 << 20 // more than the system buffers
 	for name, c := range map[string]struct{ head, status string }{
-		"no key":                   {"POST /api/v1/upload", "401"},
-		"a bad key":                {"POST /api/v1/upload HTTP/1.1\r\nX-Api-Key: kist_nope", "401"},
-		"an unknown address":       {"POST /api/v1/nothing", "404"},
-		"a wrong method":           {"PUT /api/v1/upload", "405"},
-		"a wrong type":             {"POST /api/v1/upload HTTP/1.1\r\nX-Api-Key: " + a.Key, "415"},
-		"too much JSON":            {"POST /api/v1/notes HTTP/1.1\r\nContent-Type: application/json\r\nX-Api-Key: " + a.Key, "413"},
+		"no key":             {"POST /api/v1/upload", "401"},
+		"a bad key":          {"POST /api/v1/upload HTTP/1.1\r\nX-Api-Key: kist_nope", "401"},
+		"an unknown address": {"POST /api/v1/nothing", "404"},
+		"a wrong method":     {"PUT /api/v1/upload", "405"},
+		"a wrong type":       {"POST /api/v1/upload HTTP/1.1\r\nX-Api-Key: " + a.Key, "415"},
+		"too much JSON": {
+			"POST /api/v1/notes HTTP/1.1\r\nContent-Type: application/json\r\nX-Api-Key: " + a.Key, "413",
+		},
 		"a link with a password":   {"POST /api/v1/upload-requests/p/" + link + "/files", "401"},
 		"a link that is not there": {"POST /api/v1/upload-requests/p/nothing/files", "404"},
 		"a page":                   {"POST /v/nothing", "415"},
@@ -319,7 +339,9 @@ func TestDoorRefusesLongBodies(t *testing.T) {
 				is.NoErr(err)
 				defer conn.Close()
 				line, headers, _ := strings.Cut(c.head, " HTTP/1.1\r\n")
-				_, err = io.WriteString(conn, line+" HTTP/1.1\r\nHost: localhost\r\n"+length+"\r\n"+headers+strings.Repeat("\r\n", 1+min(1, len(headers))))
+				_, err = io.WriteString(
+					conn, line+" HTTP/1.1\r\nHost: localhost\r\n"+length+"\r\n"+headers+strings.Repeat("\r\n", 1+min(1, len(headers))),
+				)
 				is.NoErr(err)
 				to := io.Writer(conn)
 				if strings.HasSuffix(length, "chunked") {
@@ -343,7 +365,9 @@ func TestDoorRefusesLongBodies(t *testing.T) {
 // sendAtPace connects and sends the head of a request, then its body piece by
 // piece, and skips a time before each. It returns the connection, and whether the
 // server had read every piece but the last when the next was due.
-func sendAtPace(a *apitest.App, addr string, l *skipping, head string, body []byte, piece int, pause time.Duration) (net.Conn, bool) {
+func sendAtPace(
+	a *apitest.App, addr string, l *skipping, head string, body []byte, piece int, pause time.Duration,
+) (net.Conn, bool) {
 	a.Helper()
 	conn, err := net.Dial("tcp", addr)
 	a.NoErr(err)
@@ -393,7 +417,10 @@ func TestDoorSteadyClients(t *testing.T) {
 	q := a.UploadRequest(nil, apitest.File("a.txt", "", strings.Repeat("x", 10*web.PaceBytes)))
 	upload, err := io.ReadAll(q.Body)
 	is.NoErr(err)
-	uploadHead := fmt.Sprintf("POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", a.Key, q.Header.Get("Content-Type"), len(upload))
+	uploadHead := fmt.Sprintf(
+		"POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n",
+		a.Key, q.Header.Get("Content-Type"), len(upload),
+	)
 	// A body that no handler reads, at the same pace: the answer is not cut
 	// off by it, and the connection goes on.
 	unread := make([]byte, 6*web.PaceBytes)
@@ -430,23 +457,25 @@ func TestDoorMalformed(t *testing.T) {
 	addr, stop, _ := serve(a, itself, time.Minute)
 	const end = "\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 	for name, c := range map[string]struct{ send, status string }{
-		"no HTTP":                 {"\x16\x03\x01\x00\r\n\r\n", "400"},
-		"10 MB of header":         {"GET / HTTP/1.1\r\nX: " + strings.Repeat("a", 10<<20) + end, "431"},
-		"10 MB of headers":        {"GET / HTTP/1.1\r\n" + strings.Repeat("X: a\r\n", 2<<20) + end, "431"},
-		"1 M query parameters":    {"GET /api/v1/notes?" + strings.Repeat("a=b&", 1_000_000) + " HTTP/1.1" + end, "431"},
-		"a query over 8 KiB":      {"GET /api/v1/notes?" + strings.Repeat("a", web.MaxQuery+1) + " HTTP/1.1" + end, "400"},
-		"no host":                 {"GET /healthz HTTP/1.1\r\n\r\n", "400"},
-		"two hosts":               {"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
-		"a host that is none":     {"GET /healthz HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n", "400"},
-		"a path as host":          {"GET /healthz HTTP/1.1\r\nHost: a/../b\r\nConnection: close\r\n\r\n", "400"},
-		"HTTP/1.0":                {"GET /healthz HTTP/1.0\r\n\r\n", "200"},
-		"HTTP/1.0 in chunks":      {"POST /api/v1/notes HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "401"},
-		"HTTP/0.9":                {"GET /healthz\r\n\r\n", "400"},
-		"a folded header":         {"GET /healthz HTTP/1.1\r\nX: a\r\n b" + end, "200"},
-		"a space before a colon":  {"GET /healthz HTTP/1.1\r\nX-A : b" + end, "400"},
-		"NUL in a header":         {"GET /healthz HTTP/1.1\r\nX-A: \x00" + end, "400"},
-		"an unknown encoding":     {"POST /api/v1/notes HTTP/1.1\r\nTransfer-Encoding: xchunked" + end, "501"},
-		"two encodings":           {"POST /api/v1/notes HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity" + end, "501"},
+		"no HTTP":                {"\x16\x03\x01\x00\r\n\r\n", "400"},
+		"10 MB of header":        {"GET / HTTP/1.1\r\nX: " + strings.Repeat("a", 10<<20) + end, "431"},
+		"10 MB of headers":       {"GET / HTTP/1.1\r\n" + strings.Repeat("X: a\r\n", 2<<20) + end, "431"},
+		"1 M query parameters":   {"GET /api/v1/notes?" + strings.Repeat("a=b&", 1_000_000) + " HTTP/1.1" + end, "431"},
+		"a query over 8 KiB":     {"GET /api/v1/notes?" + strings.Repeat("a", web.MaxQuery+1) + " HTTP/1.1" + end, "400"},
+		"no host":                {"GET /healthz HTTP/1.1\r\n\r\n", "400"},
+		"two hosts":              {"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
+		"a host that is none":    {"GET /healthz HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n", "400"},
+		"a path as host":         {"GET /healthz HTTP/1.1\r\nHost: a/../b\r\nConnection: close\r\n\r\n", "400"},
+		"HTTP/1.0":               {"GET /healthz HTTP/1.0\r\n\r\n", "200"},
+		"HTTP/1.0 in chunks":     {"POST /api/v1/notes HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "401"},
+		"HTTP/0.9":               {"GET /healthz\r\n\r\n", "400"},
+		"a folded header":        {"GET /healthz HTTP/1.1\r\nX: a\r\n b" + end, "200"},
+		"a space before a colon": {"GET /healthz HTTP/1.1\r\nX-A : b" + end, "400"},
+		"NUL in a header":        {"GET /healthz HTTP/1.1\r\nX-A: \x00" + end, "400"},
+		"an unknown encoding":    {"POST /api/v1/notes HTTP/1.1\r\nTransfer-Encoding: xchunked" + end, "501"},
+		"two encodings": {
+			"POST /api/v1/notes HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity" + end, "501",
+		},
 		"two lengths":             {"POST /api/v1/notes HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2" + end, "400"},
 		"a negative length":       {"POST /api/v1/notes HTTP/1.1\r\nContent-Length: -1" + end, "400"},
 		"a length with a sign":    {"POST /api/v1/notes HTTP/1.1\r\nContent-Length: +1" + end, "400"},
@@ -539,7 +568,8 @@ func beginUpload(a *apitest.App, addr string) net.Conn {
 	conn, err := net.Dial("tcp", addr)
 	a.NoErr(err)
 	a.NoErr(conn.SetDeadline(time.Now().Add(20 * time.Second)))
-	_, err = fmt.Fprintf(conn, "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+	_, err = fmt.Fprintf(conn, "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: "+
+		"multipart/form-data; boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
 		a.Key, len(strings.ReplaceAll(apitest.FilePart+"--b--\n", "\n", "\r\n")))
 	a.NoErr(err)
 	return conn

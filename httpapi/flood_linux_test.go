@@ -83,7 +83,9 @@ func plant(a *apitest.App) planted {
 	a.Upload(map[string]string{"isPublic": "true", "slug": "the-file"}, text).Want(201)
 	for slug, items := range map[string][]string{"the-recipes": recipes, "the-marks": marks} {
 		source := map[string]any{"items": items}
-		a.Post("/api/v1/collections", map[string]any{"title": "c", "slug": slug, "isPublic": true, "source": source}).Want(201)
+		a.Post(
+			"/api/v1/collections", map[string]any{"title": "c", "slug": slug, "isPublic": true, "source": source},
+		).Want(201)
 	}
 	a.Post("/api/v1/upload-requests", map[string]any{"title": "inbox", "slug": "the-inbox"}).Want(201)
 	slugs := []string{

@@ -60,7 +60,9 @@ func (w *workshop) run(name string, args ...string) {
 func (w *workshop) npm(packages string) {
 	w.Helper()
 	w.write("package.json", []byte(`{"private":true,"type":"module"}`))
-	w.run("npm", append([]string{"install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline"}, strings.Fields(packages)...)...)
+	w.run("npm", append([]string{
+		"install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline",
+	}, strings.Fields(packages)...)...)
 }
 
 // tool runs a program of a package that npm has fetched.
@@ -132,7 +134,9 @@ func TestGoClient(t *testing.T) {
 	w.copies("go")
 	is.NoErr(os.Mkdir(filepath.Join(w.dir, "kist"), 0o755))
 	w.run("go", "mod", "init", "drive")
-	w.run("go", "run", oapiCodegen, "-generate", "types,client", "-package", "kist", "-o", "kist/kist.gen.go", "openapi.json")
+	w.run(
+		"go", "run", oapiCodegen, "-generate", "types,client", "-package", "kist", "-o", "kist/kist.gen.go", "openapi.json",
+	)
 	w.run("go", "get", oapiRuntime)
 	w.run("go", "mod", "tidy")
 	w.run("go", "build", "-o", "drive", ".")

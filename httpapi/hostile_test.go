@@ -51,7 +51,9 @@ func openLair(t *testing.T, apart bool) *lair {
 	}))
 	t.Cleanup(l.beacon.Close)
 	var site http.Handler
-	door := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { site.ServeHTTP(w, r) }))
+	door := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site.ServeHTTP(w, r)
+	}))
 	l.tab = openIn(t, wholeChromium(t), func(c *web.Config) {
 		if apart {
 			c.Content = "http://content.test:" + door.Listener.Addr().String()[strings.LastIndex(door.Listener.Addr().String(), ":")+1:]
@@ -168,35 +170,53 @@ func (l *lair) hostiles() map[string]apitest.Part {
 		return `<xsl:stylesheet id="s" version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"><xsl:template match="/"><html><head><title>x</title></head><body><script>` +
 			cdata(name) + `</script></body></html></xsl:template></xsl:stylesheet>`
 	}
-	boundary := "MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=b; type=\"text/html\"\r\nSubject: x\r\n\r\n--b\r\nContent-Type: text/html\r\nContent-Location: http://x.test/\r\n\r\n"
+	boundary := "MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=b; type=\"text/html\"\r\nSubject: " +
+		"x\r\n\r\n--b\r\nContent-Type: text/html\r\nContent-Location: http://x.test/\r\n\r\n"
 	return map[string]apitest.Part{
-		"html":       apitest.File("page.html", "text/html", html("html")),
-		"htm":        apitest.File("page.HTM", "text/html", html("htm")),
-		"no-ext":     apitest.File("page", "", html("no-ext")),
-		"odd-ext":    apitest.File("page.thing", "text/html", html("odd-ext")),
-		"as-png":     apitest.File("page.png", "image/png", html("as-png")),
-		"as-text":    apitest.File("page.txt", "text/plain", html("as-text")),
-		"late":       apitest.File("late.txt", "text/html", strings.Repeat("a", 2000)+html("late")), // beyond what sniffers look at
-		"utf-7":      apitest.File("page", "text/html; charset=utf-7", "+ADw-script+AD4-"+l.script("utf-7")+"+ADw-/script+AD4-"),
+		"html":    apitest.File("page.html", "text/html", html("html")),
+		"htm":     apitest.File("page.HTM", "text/html", html("htm")),
+		"no-ext":  apitest.File("page", "", html("no-ext")),
+		"odd-ext": apitest.File("page.thing", "text/html", html("odd-ext")),
+		"as-png":  apitest.File("page.png", "image/png", html("as-png")),
+		"as-text": apitest.File("page.txt", "text/plain", html("as-text")),
+		// beyond what sniffers look at
+		"late": apitest.File("late.txt", "text/html", strings.Repeat("a", 2000)+html("late")),
+		"utf-7": apitest.File(
+			"page", "text/html; charset=utf-7", "+ADw-script+AD4-"+l.script("utf-7")+"+ADw-/script+AD4-",
+		),
 		"utf-16":     apitest.File("page.txt", "text/plain", "\xff\xfe"+wide(html("utf-16"))),
 		"svg":        apitest.File("a.svg", "image/svg+xml", svg("svg")),
 		"svg-as-png": apitest.File("a.png", "image/svg+xml", svg("svg-as-png")),
 		"svg-no-ext": apitest.File("a", "image/svg+xml", "<!-- by hand -->\n"+svg("svg-no-ext")),
-		"xml":        apitest.File("a.xml", "text/xml", `<?xml version="1.0"?><?xml-stylesheet type="text/xsl" href="#s"?><!DOCTYPE a [<!ATTLIST xsl:stylesheet id ID #REQUIRED>]><a>`+xsl("xml")+`</a>`),
-		"xml-svg":    apitest.File("a.xml", "application/xml", `<?xml version="1.0"?>`+svg("xml-svg")),
-		"xslt":       apitest.File("a.xsl", "application/xslt+xml", `<?xml version="1.0"?>`+xsl("xslt")),
-		"xhtml":      apitest.File("a.xhtml", "application/xhtml+xml", `<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head><title>x</title><script>`+cdata("xhtml")+`</script></head><body/></html>`),
-		"mhtml":      apitest.File("a.mhtml", "multipart/related", boundary+html("mhtml")+"\r\n--b--\r\n"),
-		"mht":        apitest.File("a.mht", "message/rfc822", boundary+html("mht")+"\r\n--b--\r\n"),
-		"mixed":      apitest.File("a", "multipart/x-mixed-replace; boundary=b", "--b\r\nContent-Type: text/html\r\n\r\n"+html("mixed")+"\r\n--b--\r\n"),
-		"gif-html":   apitest.File("a.html", "text/html", "GIF89a\x01\x00\x01\x00\x00\x00\x00;"+html("gif-html")),
-		"gif-js":     apitest.File("a.gif", "text/javascript", "GIF89a=1;"+l.script("gif-js")),
-		"js":         apitest.File("a.js", "text/javascript", l.script("js")),
-		"js-no-ext":  apitest.File("a", "application/x-javascript", l.script("js-no-ext")),
-		"markdown":   apitest.File("a.md", "text/markdown", html("markdown")),
-		"pdf":        apitest.File("a.pdf", "application/pdf", pdfFile(l.script("pdf")+fmt.Sprintf("app.launchURL('%s/pdf', true); this.submitForm({cURL: '%s/api/v1/notes?canary=pdf', cSubmitAs: 'HTML'});", l.beacon.URL, l.URL))),
-		"pdf-html":   apitest.File("a.html", "text/html", "%PDF-1.4\n"+html("pdf-html")),
-		"plain":      apitest.File("a.txt", "text/plain", "javascript:"+l.script("plain")),
+		"xml": apitest.File(
+			"a.xml", "text/xml",
+			`<?xml version="1.0"?><?xml-stylesheet type="text/xsl" href="#s"?><!DOCTYPE a [<!ATTLIST xsl:stylesheet id ID #REQUIRED>]><a>`+xsl("xml")+`</a>`,
+		),
+		"xml-svg": apitest.File("a.xml", "application/xml", `<?xml version="1.0"?>`+svg("xml-svg")),
+		"xslt":    apitest.File("a.xsl", "application/xslt+xml", `<?xml version="1.0"?>`+xsl("xslt")),
+		"xhtml": apitest.File(
+			"a.xhtml", "application/xhtml+xml",
+			`<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head><title>x</title><script>`+cdata("xhtml")+`</script></head><body/></html>`,
+		),
+		"mhtml": apitest.File("a.mhtml", "multipart/related", boundary+html("mhtml")+"\r\n--b--\r\n"),
+		"mht":   apitest.File("a.mht", "message/rfc822", boundary+html("mht")+"\r\n--b--\r\n"),
+		"mixed": apitest.File(
+			"a", "multipart/x-mixed-replace; boundary=b", "--b\r\nContent-Type: text/html\r\n\r\n"+html("mixed")+"\r\n--b--\r\n",
+		),
+		"gif-html":  apitest.File("a.html", "text/html", "GIF89a\x01\x00\x01\x00\x00\x00\x00;"+html("gif-html")),
+		"gif-js":    apitest.File("a.gif", "text/javascript", "GIF89a=1;"+l.script("gif-js")),
+		"js":        apitest.File("a.js", "text/javascript", l.script("js")),
+		"js-no-ext": apitest.File("a", "application/x-javascript", l.script("js-no-ext")),
+		"markdown":  apitest.File("a.md", "text/markdown", html("markdown")),
+		"pdf": apitest.File(
+			"a.pdf", "application/pdf",
+			pdfFile(l.script("pdf")+fmt.Sprintf(
+				"app.launchURL('%s/pdf', true); this.submitForm({cURL: '%s/api/v1/notes?canary=pdf', cSubmitAs: 'HTML'});",
+				l.beacon.URL, l.URL,
+			)),
+		),
+		"pdf-html": apitest.File("a.html", "text/html", "%PDF-1.4\n"+html("pdf-html")),
+		"plain":    apitest.File("a.txt", "text/plain", "javascript:"+l.script("plain")),
 	}
 }
 
@@ -395,7 +415,8 @@ func TestBrowserShows(t *testing.T) {
 			l.visits(l.URL + "/v/photo")
 			l.until(`document.querySelector('.shown img').naturalWidth === 900`)
 			l.open("/files")
-			l.until(`[...document.querySelectorAll('#main .item img')].some((i) => i.naturalWidth === 128)`) // small, by way of the base
+			// small, by way of the base
+			l.until(`[...document.querySelectorAll('#main .item img')].some((i) => i.naturalWidth === 128)`)
 
 			for _, path := range []string{"/v/paper", "/x/paper"} {
 				l.visits(l.URL + path)
@@ -443,14 +464,21 @@ func film(seconds int) string {
 		return name + string(binary.BigEndian.AppendUint64(nil, 1<<56|uint64(len(body)))) + body
 	}
 	number := func(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }
-	const frame = "\x30\x01\x00\x9d\x01\x2a\x01\x00\x01\x00\x0e\xc0\xfe\x25\xa4\x00\x03\x70\x00\x00\x00\x00" // VP8, a key frame
+	// VP8, a key frame
+	const frame = "\x30\x01\x00\x9d\x01\x2a\x01\x00\x01\x00\x0e\xc0\xfe\x25\xa4\x00\x03\x70\x00\x00\x00\x00"
 	head := element(
 		0x1a45dfa3, element(0x4286, "\x01"), element(0x42f7, "\x01"), element(0x42f2, "\x04"), element(0x42f3, "\x08"),
 		element(0x4282, "webm"), element(0x4287, "\x02"), element(0x4285, "\x02"),
 	)
-	info := element(0x1549a966, element(0x2ad7b1, number(1e6)), element(0x4489, number(math.Float64bits(float64(seconds)*1000))), element(0x4d80, "kist"), element(0x5741, "kist"))
+	info := element(
+		0x1549a966, element(0x2ad7b1, number(1e6)), element(0x4489, number(math.Float64bits(float64(seconds)*1000))),
+		element(0x4d80, "kist"), element(0x5741, "kist"),
+	)
 	size := element(0xe0, element(0xb0, "\x01"), element(0xba, "\x01"))
-	start := info + element(0x1654ae6b, element(0xae, element(0xd7, "\x01"), element(0x73c5, "\x01"), element(0x83, "\x01"), element(0x86, "V_VP8"), size))
+	start := info + element(
+		0x1654ae6b,
+		element(0xae, element(0xd7, "\x01"), element(0x73c5, "\x01"), element(0x83, "\x01"), element(0x86, "V_VP8"), size),
+	)
 	room := element(0xec, strings.Repeat("\x00", 100<<10))
 	cluster := func(i int) string {
 		return element(0x1f43b675, element(0xe7, number(uint64(i)*1000)), element(0xa3, "\x81\x00\x00\x80"+frame), room)
@@ -459,7 +487,9 @@ func film(seconds int) string {
 		var all []string
 		for i := range seconds {
 			at := number(uint64(from + i*len(cluster(i))))
-			all = append(all, element(0xbb, element(0xb3, number(uint64(i)*1000)), element(0xb7, element(0xf7, "\x01"), element(0xf1, at))))
+			all = append(
+				all, element(0xbb, element(0xb3, number(uint64(i)*1000)), element(0xb7, element(0xf7, "\x01"), element(0xf1, at))),
+			)
 		}
 		return element(0x1c53bb6b, all...)
 	}

@@ -68,11 +68,18 @@ func principals(a *apitest.App) []principal {
 	all = append(
 		all,
 		principal{name: "nobody", broken: true},
-		principal{name: "unknown key", broken: true, header: []string{"X-Api-Key", people.KeyPrefix + strings.Repeat("A", 43)}},
+		principal{
+			name: "unknown key", broken: true, header: []string{"X-Api-Key", people.KeyPrefix + strings.Repeat("A", 43)},
+		},
 		principal{name: "no key at all", broken: true, header: []string{"Authorization", "Bearer x"}},
-		principal{name: "unknown session", broken: true, header: []string{"Cookie", a.SessionCookie() + "=" + people.KeyPrefix + strings.Repeat("A", 43)}},
+		principal{
+			name: "unknown session", broken: true,
+			header: []string{"Cookie", a.SessionCookie() + "=" + people.KeyPrefix + strings.Repeat("A", 43)},
+		},
 	)
-	key("expired key", bob, func(p *principal, k *people.Key) { p.broken, k.Expires = true, a.Clock.Now().Add(time.Second) }, people.ScopeAdmin)
+	key("expired key", bob, func(p *principal, k *people.Key) {
+		p.broken, k.Expires = true, a.Clock.Now().Add(time.Second)
+	}, people.ScopeAdmin)
 	key("disabled key", bob, func(p *principal, k *people.Key) { p.broken, k.Disabled = true, true }, people.ScopeAdmin)
 	key("key of a disabled user", off, broken, people.ScopeAdmin)
 	session("session of a disabled user", off, func(p *principal) { p.broken = true })
@@ -89,7 +96,9 @@ func principals(a *apitest.App) []principal {
 	}, people.ScopeRead, people.ScopeWrite, people.ScopeUpload)
 	session("user's session", a.AddUser("cleo", people.Member), nil)
 	session("administrator's session", a.AddUser("dan", people.Admin), nil)
-	session("session, from another site", a.AddUser("fay", people.Admin), func(p *principal) { p.foreign, p.header[3] = true, "cross-site" })
+	session("session, from another site", a.AddUser("fay", people.Admin), func(p *principal) {
+		p.foreign, p.header[3] = true, "cross-site"
+	})
 	session("session beside an unknown key", a.AddUser("eve", people.Admin), func(p *principal) {
 		p.broken, p.header = true, append(p.header, "X-Api-Key", people.KeyPrefix+strings.Repeat("A", 43))
 	})
@@ -157,7 +166,9 @@ func due(op operation, p principal) int {
 	may := false
 	switch scope := neededScope.FindStringSubmatch(op.needs); {
 	case scope != nil:
-		may = slices.ContainsFunc(p.scopes, func(s people.Scope) bool { return slices.Contains(covers[s], people.Scope(scope[1])) })
+		may = slices.ContainsFunc(p.scopes, func(s people.Scope) bool {
+			return slices.Contains(covers[s], people.Scope(scope[1]))
+		})
 		may = may && (p.admin || !strings.HasPrefix(op.path, "/api/v1/admin/"))
 	case op.needs == "An API key needs the scopes write and read.":
 		holds := func(need people.Scope) bool {
@@ -227,7 +238,9 @@ func verdicts(a *apitest.App, ops []operation, callers []principal) {
 			want := due(op, p)
 			refused := got.StatusCode == http.StatusUnauthorized || slices.Contains(refusals, e.Code)
 			if want == 0 && refused || want != 0 && got.StatusCode != want || got.StatusCode >= 500 {
-				a.Errorf("%s %s as %s: status %d %s, want %d (%s)", op.method, op.path, p.name, got.StatusCode, e.Code, want, op.needs)
+				a.Errorf(
+					"%s %s as %s: status %d %s, want %d (%s)", op.method, op.path, p.name, got.StatusCode, e.Code, want, op.needs,
+				)
 			}
 		}
 	}

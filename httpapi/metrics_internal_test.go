@@ -16,7 +16,11 @@ func TestFigures(t *testing.T) {
 	var f figures
 	f.gauge("a", "Some.", 1.5e9, "b", "x\"\\\ny", "c", "")
 	f.counter("d", "More.", 0)
-	is.Equal(f.text.String(), "# HELP kist_a Some.\n# TYPE kist_a gauge\nkist_a{b=\"x\\\"\\\\\\ny\",c=\"\"} 1.5e+09\n# HELP kist_d More.\n# TYPE kist_d counter\nkist_d 0\n")
+	is.Equal(
+		f.text.String(),
+		"# HELP kist_a Some.\n# TYPE kist_a gauge\nkist_a{b=\"x\\\"\\\\\\ny\",c=\"\"} 1.5e+09\n# HELP kist_d More.\n# "+
+			"TYPE kist_d counter\nkist_d 0\n",
+	)
 
 	m := meter{requests: map[counted]uint64{}}
 	for _, took := range []time.Duration{time.Millisecond, 2 * time.Millisecond, time.Hour} {

@@ -63,7 +63,9 @@ func TestLinkLeadsBack(t *testing.T) {
 	refused(a.Patch("/api/v1/shorten/f", `{"slug":"j"}`))
 
 	// What others may not follow is the end of the way, and not told.
-	for slug, more := range map[string][]any{"private": {"isPublic", false}, "locked": {"password", "open sesame"}, "few": {"maxClicks", 3}} {
+	for slug, more := range map[string][]any{
+		"private": {"isPublic", false}, "locked": {"password", "open sesame"}, "few": {"maxClicks", 3},
+	} {
 		add(slug, me+"to-"+slug, more...).Want(201)
 		add("to-"+slug, me+slug).Want(201)
 		is.Equal(a.Guest().See("GET", "/s/to-"+slug).Want(302).Header.Get("Location"), me+slug)
@@ -83,7 +85,8 @@ func TestLinkLeadsBack(t *testing.T) {
 		a.Guest().See("HEAD", path).Want(200)
 	}
 	is.Equal(a.Counted("shorten", "old-few", "clicks"), 0)
-	a.Patch("/api/v1/shorten/old", `{"isFavorite":true,"originalUrl":"https://new.example.org/s/old"}`).Want(200) // nothing new
+	// nothing new
+	a.Patch("/api/v1/shorten/old", `{"isFavorite":true,"originalUrl":"https://new.example.org/s/old"}`).Want(200)
 	a.Patch("/api/v1/shorten/old", `{"originalUrl":"https://example.org/"}`).Want(200)
 	a.Guest().See("GET", "/s/old").Want(302)
 }

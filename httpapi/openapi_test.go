@@ -57,13 +57,16 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			operations++
-			is.True(op.OperationID != "" && op.Summary != "" && op.Description != "" && len(op.Tags) == 1) // every operation is described
-			is.True(!ids[op.OperationID])                                                                  // operation ids are unique
+			// every operation is described
+			is.True(op.OperationID != "" && op.Summary != "" && op.Description != "" && len(op.Tags) == 1)
+			is.True(!ids[op.OperationID]) // operation ids are unique
 			ids[op.OperationID] = true
 			is.True(strings.HasPrefix(path, web.APIPath)) // pages, assets and probes are no business of a program's
 			// And the router leads there: it does not answer 404 for the
 			// address itself, nor 405.
-			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(path)
+			path := strings.NewReplacer(
+				"{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none",
+			).Replace(path)
 			got := a.Do(apitest.Request{Method: method, Path: path, Anyone: true, Raw: true})
 			is.True(got.Status != 405)
 			is.True(!strings.Contains(string(got.Body), "There is no such address."))
@@ -76,7 +79,8 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 			rows = append(rows, "HEAD "+r.Path) // by the document's description
 		}
 		if !apitest.Documented(&r) {
-			is.True(!strings.HasPrefix(r.Path, web.APIPath) || r.ID == "readReference") // what is below the API's prefix is documented, but for a page
+			// what is below the API's prefix is documented, but for a page
+			is.True(!strings.HasPrefix(r.Path, web.APIPath) || r.ID == "readReference")
 			continue
 		}
 		operations--

@@ -84,14 +84,17 @@ func TestOperatorErrors(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	op := a.Server.Operator(nil)
-	for _, target := range []string{"GET /", "GET /healthz", "GET /api/v1/files", "POST /api/v1/auth/login", "PUT /api/v1/me", "GET /api/v1/export"} {
+	for _, target := range []string{
+		"GET /", "GET /healthz", "GET /api/v1/files", "POST /api/v1/auth/login", "PUT /api/v1/me", "GET /api/v1/export",
+	} {
 		method, path, _ := strings.Cut(target, " ")
 		status, got := operate(t, op, method, path, "{}")
 		is.Equal(status, 400)
 		is.Equal(got["code"], "unknown_command")
 	}
 	for _, id := range slices.Concat(httpapi.InstanceOps, httpapi.AccountOps) {
-		is.True(slices.ContainsFunc(a.Server.Routes(), func(r httpapi.Route) bool { return r.ID == id })) // a row of the table
+		// a row of the table
+		is.True(slices.ContainsFunc(a.Server.Routes(), func(r httpapi.Route) bool { return r.ID == id }))
 	}
 	is.NoErr(a.Server.Store.Close())
 	status, got := operate(t, op, "GET", "/api/v1/admin/users", "")
@@ -107,7 +110,9 @@ func TestOperatorAlone(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	deleted := a.Post("/api/v1/notes", `{"content":"c"}`).Want(201).Text("data.id")
 	a.Delete("/api/v1/notes/" + deleted).Want(200)
-	op := httpapi.Operator(web.Config{Store: a.Server.Store, Passwords: apitest.CheapPasswords(), Log: quiet, Access: quiet}, nil)
+	op := httpapi.Operator(
+		web.Config{Store: a.Server.Store, Passwords: apitest.CheapPasswords(), Log: quiet, Access: quiet}, nil,
+	)
 	fill := strings.NewReplacer("{id}", a.User.ID.String())
 	for _, r := range a.Server.Routes() {
 		if r.ID == "removeUser" || !slices.Contains(httpapi.InstanceOps, r.ID) && !slices.Contains(httpapi.AccountOps, r.ID) {
@@ -142,7 +147,8 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 		}
 		rows++
 		for _, name := range []string{"ann", "operator", ""} {
-			q := apitest.Request{Method: r.Method, Path: fill.Replace(r.Path), Raw: true} // the network refuses the parameter user: see TestUnknownParameters
+			// the network refuses the parameter user: see TestUnknownParameters
+			q := apitest.Request{Method: r.Method, Path: fill.Replace(r.Path), Raw: true}
 			q.Header = http.Header{"X-Kist-User": {name}, "X-Forwarded-For": {"@"}}
 			if r.Body != nil {
 				q.JSON = "{}"
@@ -174,7 +180,11 @@ func TestOperatorCommands(t *testing.T) {
 	a := apitest.Start(t)
 	ran := 0
 	commands := map[string]func(http.ResponseWriter, *http.Request) error{
-		"POST /gc":  func(w http.ResponseWriter, _ *http.Request) error { ran++; _, err := w.Write([]byte("{}")); return err },
+		"POST /gc": func(w http.ResponseWriter, _ *http.Request) error {
+			ran++
+			_, err := w.Write([]byte("{}"))
+			return err
+		},
 		"GET /copy": func(http.ResponseWriter, *http.Request) error { return errors.New("the copy is not there") },
 		"GET /contents": func(w http.ResponseWriter, _ *http.Request) error {
 			_, err := w.Write([]byte(`{"half`))

@@ -83,16 +83,22 @@ func TestSecureCookies(t *testing.T) {
 
 	is.Equal(me("kist_session", plain.Value, https...), 401)
 	is.Equal(me("kist_session", safe.Value, https...), 401)
-	got := a.From("192.0.2.1", "GET", "/api/v1/me", "nas:7080", false, "", append(https, "Cookie", "kist_session="+plain.Value+"; "+safe.Name+"="+safe.Value)...)
+	got := a.From("192.0.2.1", "GET", "/api/v1/me", "nas:7080", false, "", append(
+		https, "Cookie", "kist_session="+plain.Value+"; "+safe.Name+"="+safe.Value,
+	)...)
 	is.Equal(got.StatusCode, 200)
 	// What was there before the sign-in is not taken on.
 	is.True(login(append(https, "Cookie", "__Host-kist_session=kist_chosen")...).Value != "kist_chosen")
 
 	// A page of the app reads its answers by the same cookie.
-	page := a.From("192.0.2.1", "GET", "/account", "nas:7080", false, "", append(https, "Cookie", safe.Name+"="+safe.Value)...)
+	page := a.From("192.0.2.1", "GET", "/account", "nas:7080", false, "", append(
+		https, "Cookie", safe.Name+"="+safe.Value,
+	)...)
 	is.Equal(page.StatusCode, 200)
 	// The grants of visitors are for HTTPS alone, too.
-	slug := a.Upload(map[string]string{"isPublic": "true", "maxViews": "3"}, apitest.File("a.txt", "text/plain", "x")).Want(201).Text("slug")
+	slug := a.Upload(
+		map[string]string{"isPublic": "true", "maxViews": "3"}, apitest.File("a.txt", "text/plain", "x"),
+	).Want(201).Text("slug")
 	for _, header := range [][]string{nil, https} {
 		got := a.From("192.0.2.1", "GET", "/x/"+slug, "nas:7080", false, "", header...)
 		is.Equal(got.StatusCode, 200)
@@ -133,8 +139,12 @@ func TestMisdirected(t *testing.T) {
 			is.Equal(a.From("192.0.2.9", "GET", "/healthz", host, false, "").StatusCode, 200)
 			is.Equal(a.From("192.0.2.9", "GET", "/readyz", host, false, "").StatusCode, 200)
 			// What a stranger says of the host is not believed; what a proxy says, is.
-			is.Equal(a.From("192.0.2.9", "GET", "/login", host, false, "", "X-Forwarded-Host", "kist.example.org").StatusCode, status)
-			is.Equal(a.From("192.0.2.1", "GET", "/login", host, false, "", "X-Forwarded-Host", "kist.example.org").StatusCode, 200)
+			is.Equal(
+				a.From("192.0.2.9", "GET", "/login", host, false, "", "X-Forwarded-Host", "kist.example.org").StatusCode, status,
+			)
+			is.Equal(
+				a.From("192.0.2.1", "GET", "/login", host, false, "", "X-Forwarded-Host", "kist.example.org").StatusCode, 200,
+			)
 			is.Equal(a.From("192.0.2.1", "GET", "/login", host, false, "", "X-Forwarded-Host", "evil.example").StatusCode, 421)
 		})
 	}
@@ -142,14 +152,25 @@ func TestMisdirected(t *testing.T) {
 
 	// The answer is a plain sentence, for programs and browsers alike, whatever
 	// is asked with.
-	got := a.Do(apitest.Request{Method: "GET", Path: "/login", Anyone: true, Raw: true, Header: apitest.WithHeader("Host", "evil.example", "Accept", "text/html")}).Want(421)
+	got := a.Do(apitest.Request{
+		Method: "GET", Path: "/login", Anyone: true, Raw: true,
+		Header: apitest.WithHeader("Host", "evil.example", "Accept", "text/html"),
+	}).Want(421)
 	is.True(strings.HasPrefix(string(got.Body), "This server does not answer at the address"))
 	is.Equal(apitest.MediaOf(got.Header), "text/plain")
-	got = a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Header: apitest.WithHeader("Host", "evil.example")}).Want(421)
+	got = a.Do(apitest.Request{
+		Method: "GET", Path: "/api/v1/me", Header: apitest.WithHeader("Host", "evil.example"),
+	}).Want(421)
 	is.Equal(got.Text("code"), "misdirected")
-	a.Do(apitest.Request{Method: "OPTIONS", Path: "/api/v1/me", Anyone: true, Raw: true, Header: apitest.WithHeader("Host", "evil.example", "Origin", "http://evil.example", "Access-Control-Request-Method", "GET")}).Want(421)
+	a.Do(apitest.Request{
+		Method: "OPTIONS", Path: "/api/v1/me", Anyone: true, Raw: true,
+		Header: apitest.WithHeader(
+			"Host", "evil.example", "Origin", "http://evil.example", "Access-Control-Request-Method", "GET",
+		),
+	}).Want(421)
 
-	b := apitest.Start(t, func(c *web.Config) { c.Base, c.AnyHost = "http://127.0.0.1:7080", true }) // no address was given
+	// no address was given
+	b := apitest.Start(t, func(c *web.Config) { c.Base, c.AnyHost = "http://127.0.0.1:7080", true })
 	is.Equal(b.From("192.0.2.9", "GET", "/login", "nas:7080", false, "").StatusCode, 200)
 }
 
@@ -161,11 +182,13 @@ func TestProxyDisagrees(t *testing.T) {
 		header       []string
 		proto, other int
 	}{
-		"agrees":                {"192.0.2.1", "kist.example.org", []string{"X-Forwarded-Proto", "https"}, 0, 0},
-		"says nothing":          {"192.0.2.1", "127.0.0.1:7080", nil, 0, 0},
-		"says http":             {"192.0.2.1", "kist.example.org", []string{"X-Forwarded-Proto", "http"}, 1, 0},
-		"has another host":      {"192.0.2.1", "kist.lan", nil, 0, 1},
-		"says another host":     {"192.0.2.1", "127.0.0.1", []string{"X-Forwarded-Host", "kist.lan", "X-Forwarded-Proto", "http"}, 1, 1},
+		"agrees":           {"192.0.2.1", "kist.example.org", []string{"X-Forwarded-Proto", "https"}, 0, 0},
+		"says nothing":     {"192.0.2.1", "127.0.0.1:7080", nil, 0, 0},
+		"says http":        {"192.0.2.1", "kist.example.org", []string{"X-Forwarded-Proto", "http"}, 1, 0},
+		"has another host": {"192.0.2.1", "kist.lan", nil, 0, 1},
+		"says another host": {
+			"192.0.2.1", "127.0.0.1", []string{"X-Forwarded-Host", "kist.lan", "X-Forwarded-Proto", "http"}, 1, 1,
+		},
 		"of content":            {"192.0.2.1", "content.example.net", []string{"X-Forwarded-Proto", "https"}, 0, 0},
 		"of content, says http": {"192.0.2.1", "content.example.net", []string{"X-Forwarded-Proto", "http"}, 1, 0},
 		"says a riddle":         {"192.0.2.1", "kist.example.org", []string{"X-Forwarded-Proto", "gopher"}, 0, 0},
@@ -238,7 +261,9 @@ func TestIsolation(t *testing.T) {
 	a := apitest.Start(t)
 	slug := a.Post("/api/v1/notes", map[string]any{"content": "x", "isPublic": true}).Want(201).Text("data.slug")
 	html := apitest.WithHeader("Accept", "text/html")
-	for _, path := range []string{"/login", "/about", "/v/" + slug, "/v/none", "/account", "/x/none", "/api/v1/reference"} {
+	for _, path := range []string{
+		"/login", "/about", "/v/" + slug, "/v/none", "/account", "/x/none", "/api/v1/reference",
+	} {
 		got := a.Do(apitest.Request{Method: "GET", Path: path, Raw: true, Header: html})
 		is.Equal(apitest.MediaOf(got.Header), "text/html")
 		is.Equal(got.Header["Cross-Origin-Opener-Policy"], []string{"same-origin"})
@@ -250,11 +275,16 @@ func TestIsolation(t *testing.T) {
 			is.True(strings.Contains(got.Header.Get("Permissions-Policy"), feature))
 		}
 	}
-	for _, path := range []string{"/api/v1/me", "/api/v1/none", "/api/v1/openapi", "/api/v1/qr?text=a", "/api/v1/notes", "/api/v1/tags"} {
+	for _, path := range []string{
+		"/api/v1/me", "/api/v1/none", "/api/v1/openapi", "/api/v1/qr?text=a", "/api/v1/notes", "/api/v1/tags",
+	} {
 		got := a.Get(path)
 		is.Equal(got.Header["Cross-Origin-Resource-Policy"], []string{"same-origin"})
 	}
 	// The device flow and calls with a key work from an extension's page.
-	got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`, Header: apitest.WithHeader("Origin", "chrome-extension://abc")}).Want(200)
+	got := a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`,
+		Header: apitest.WithHeader("Origin", "chrome-extension://abc"),
+	}).Want(200)
 	is.Equal(got.Header.Get("Access-Control-Allow-Origin"), "*")
 }

@@ -53,16 +53,21 @@ func TestReadyWithoutRoom(t *testing.T) {
 		room disk.Room
 		text string
 	}{
-		"room":         {disk.Room{Free: 1 << 40, Total: 1 << 20, Files: 1 << 20, FreeFiles: 100}, "ok\n"},
-		"no bytes":     {disk.Room{Free: 0, Total: 1 << 20}, "The disk is full.\n"},
-		"no files":     {disk.Room{Free: 1 << 40, Total: 1 << 20, Files: 1 << 20, FreeFiles: 3}, "The disk can hold no more files (inodes).\n"},
+		"room":     {disk.Room{Free: 1 << 40, Total: 1 << 20, Files: 1 << 20, FreeFiles: 100}, "ok\n"},
+		"no bytes": {disk.Room{Free: 0, Total: 1 << 20}, "The disk is full.\n"},
+		"no files": {
+			disk.Room{Free: 1 << 40, Total: 1 << 20, Files: 1 << 20, FreeFiles: 3},
+			"The disk can hold no more files (inodes).\n",
+		},
 		"neither":      {disk.Room{Free: 0, Total: 1 << 20, Files: 1 << 20}, "The disk can hold no more files (inodes).\n"},
 		"a small disk": {disk.Room{Free: 1 << 40, Total: 1 << 20, Files: 300, FreeFiles: 6}, "ok\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			store, err := kv.Open(filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Space: func() (disk.Room, error) { return row.room, nil }})
+			store, err := kv.Open(filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Space: func() (disk.Room, error) {
+				return row.room, nil
+			}})
 			is.NoErr(err)
 			t.Cleanup(func() { is.NoErr(store.Close()) })
 			a := apitest.Start(t, func(c *web.Config) { c.Store, c.Metrics = store, true })
@@ -86,7 +91,9 @@ func TestUploadWithoutRoom(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			store, err := kv.Open(filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Space: func() (disk.Room, error) { return room, nil }})
+			store, err := kv.Open(filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Space: func() (disk.Room, error) {
+				return room, nil
+			}})
 			is.NoErr(err)
 			t.Cleanup(func() { is.NoErr(store.Close()) })
 			a := apitest.Start(t, func(c *web.Config) { c.Store = store })

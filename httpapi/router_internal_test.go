@@ -107,7 +107,10 @@ var sharedHandlers = map[string]string{
 }
 
 // constructors make handlers, which have no name of their own.
-var constructors = []string{"createRecord", "describeTus", "editRecord", "listRecords", "listVersions", "readRecord", "readShared", "readVersion", "readVisits", "removeRecord", "restoreVersion", "SenderOperation", "showApp", "tus"}
+var constructors = []string{
+	"createRecord", "describeTus", "editRecord", "listRecords", "listVersions", "readRecord", "readShared", "readVersion",
+	"readVisits", "removeRecord", "restoreVersion", "SenderOperation", "showApp", "tus",
+}
 
 // TestHandlerNames: an operation is served by the function of its name, so that
 // a reader of the document finds the code.
@@ -184,7 +187,8 @@ func TestOperationNames(t *testing.T) {
 		lines++
 		id := strings.Trim(literal.Value, `"`)
 		names := namesIn(row.Elts[4])
-		own := []string{id, strings.TrimSuffix(id, "OfOne"), cmp.Or(sharedHandlers[id], id)} // of its handler, or of its operation
+		// of its handler, or of its operation
+		own := []string{id, strings.TrimSuffix(id, "OfOne"), cmp.Or(sharedHandlers[id], id)}
 		if !slices.ContainsFunc(own, func(name string) bool {
 			return slices.Contains(names, name) || slices.Contains(names, name+"Op") || slices.Contains(names, web.Title(name))
 		}) {

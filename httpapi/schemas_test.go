@@ -37,8 +37,12 @@ func allOf(name string) web.Object {
 }
 
 var (
-	wholeTotal = web.Object{"type": "integer", "format": "int64", "description": "Number of entries in the whole list.", "example": 1}
-	nextCursor = web.Object{"type": "string", "nullable": true, "example": nil, "description": "Cursor of the next page; null at the end."}
+	wholeTotal = web.Object{
+		"type": "integer", "format": "int64", "description": "Number of entries in the whole list.", "example": 1,
+	}
+	nextCursor = web.Object{
+		"type": "string", "nullable": true, "example": nil, "description": "Cursor of the next page; null at the end.",
+	}
 )
 
 // schemaNamed is the schema of a JSON body with the name. If it is not in the table, it is
@@ -51,7 +55,10 @@ func (d *document) schemaNamed(name string) schema {
 		return schema{members(web.Object{"data": web.Ref(of)}, "data"), nil}
 	}
 	if of, ok := strings.CutSuffix(name, "List"); ok {
-		return schema{members(web.Object{"data": allOf(of), "total": wholeTotal, "nextCursor": nextCursor}, "data", "total", "nextCursor"), nil}
+		return schema{
+			members(web.Object{"data": allOf(of), "total": wholeTotal, "nextCursor": nextCursor}, "data", "total", "nextCursor"),
+			nil,
+		}
 	}
 	return schema{d.schemas[name].(web.Object), nil}
 }
@@ -83,37 +90,52 @@ func bodySchemas() map[string]schema {
 	text, number, uri := web.Object{"type": "string"}, web.Object{"type": "integer"}, web.Object{"type": "string", "format": "uri"}
 	all := map[string]schema{
 		"Document": {web.Object{"type": "object", "additionalProperties": true}, web.Object{"openapi": "3.0.3"}},
-		"Done":     {members(web.Object{"ok": web.Object{"type": "boolean", "enum": []bool{true}}}, "ok"), web.Object{"ok": true}},
-		"TagList":  {allOf("Tag"), nil},
+		"Done": {
+			members(web.Object{"ok": web.Object{"type": "boolean", "enum": []bool{true}}}, "ok"), web.Object{"ok": true},
+		},
+		"TagList": {allOf("Tag"), nil},
 
 		"KeyCreated": created("Key", "key", web.Object{"type": "string", "example": "kist_…"}),
 		"SearchResultList": {members(web.Object{
 			"data":       allOf("SearchResult"),
 			"total":      wholeTotal,
 			"nextCursor": nextCursor,
-			"incomplete": web.Object{"type": "boolean", "description": "Whether there may be more results: the index is being built, and not all records could be read in time."},
-			"tookMs":     web.Object{"type": "number", "description": "Duration of the search in milliseconds.", "example": 1.25},
+			"incomplete": web.Object{
+				"type":        "boolean",
+				"description": "Whether there may be more results: the index is being built, and not all records could be read in time.",
+			},
+			"tookMs": web.Object{"type": "number", "description": "Duration of the search in milliseconds.", "example": 1.25},
 		}, "data", "total", "nextCursor", "incomplete", "tookMs"), nil},
 
 		"BulkDone": {members(web.Object{"data": web.Object{"type": "array", "description": "What became of each item, in the order given.", "items": members(web.Object{
-			"id":    web.Object{"type": "string", "format": "uuid", "description": "Id of the item."},
-			"ok":    web.Object{"type": "boolean", "description": "Whether it was changed."},
-			"error": web.Object{"type": "string", "description": "Why it was not, as a sentence for a person; absent if it was."},
-			"code":  web.Object{"type": "string", "description": "Why it was not, as a word for a program; absent if it was."},
-		}, "id", "ok")}}, "data"), web.Object{"data": []web.Object{{"id": "01890a5d-ac96-774b-bcce-b302099a8057", "ok": true}}}},
+			"id": web.Object{"type": "string", "format": "uuid", "description": "Id of the item."},
+			"ok": web.Object{"type": "boolean", "description": "Whether it was changed."},
+			"error": web.Object{
+				"type": "string", "description": "Why it was not, as a sentence for a person; absent if it was.",
+			},
+			"code": web.Object{"type": "string", "description": "Why it was not, as a word for a program; absent if it was."},
+		}, "id", "ok")}}, "data"), web.Object{
+			"data": []web.Object{{"id": "01890a5d-ac96-774b-bcce-b302099a8057", "ok": true}},
+		}},
 		"TrashRestored": {members(web.Object{"data": allOf("Restored")}, "data"), nil},
 		"CollectedItemList": {members(web.Object{
-			"data":    web.Object{"type": "array", "description": "The list, or a page of it.", "items": web.Object{"oneOf": kindRefs()}},
+			"data": web.Object{
+				"type": "array", "description": "The list, or a page of it.", "items": web.Object{"oneOf": kindRefs()},
+			},
 			"leftOut": allOf("LeftOut"), "total": wholeTotal, "nextCursor": nextCursor,
 		}, "data", "leftOut", "total", "nextCursor"), nil},
 
-		"WebhookAnswer": {members(web.Object{"webhook": web.Ref("Webhook"), "data": web.Ref("Webhook")}, "webhook", "data"), nil},
-		"WebhookList":   {members(web.Object{"webhooks": allOf("Webhook"), "data": allOf("Webhook")}, "webhooks", "data"), nil},
+		"WebhookAnswer": {
+			members(web.Object{"webhook": web.Ref("Webhook"), "data": web.Ref("Webhook")}, "webhook", "data"), nil,
+		},
+		"WebhookList": {members(web.Object{"webhooks": allOf("Webhook"), "data": allOf("Webhook")}, "webhooks", "data"), nil},
 		"WebhookTest": {members(web.Object{
 			"ok":     web.Object{"type": "boolean", "description": "Whether the target accepted the delivery."},
 			"status": web.Object{"type": "integer", "description": "Status of the target's answer; 0 if it did not answer."},
 			"error":  web.Object{"type": "string", "description": "The error; absent if there was none."},
-		}, "ok", "status"), web.Object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."}},
+		}, "ok", "status"), web.Object{
+			"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error.",
+		}},
 
 		"CodesOffer": {members(web.Object{"secret": text, "uri": uri, "qr": uri}, "secret", "uri", "qr"), web.Object{
 			"secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", "uri": "otpauth://totp/kist.example.org:ann?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP&issuer=kist.example.org", "qr": "data:image/svg+xml;base64,PHN2Zy8+",
@@ -128,11 +150,22 @@ func bodySchemas() map[string]schema {
 			"devicesEnded": 2, "keysRevoked": 0, "keysKept": 1,
 		}},
 		"PasskeyRequest": {members(web.Object{
-			"ticket":  web.Object{"type": "string", "description": "The ticket to send with the answer, within five minutes."},
-			"passkey": web.Object{"type": "object", "additionalProperties": true, "description": "Options for navigator.credentials.get or create, with bytes as base64url."},
-		}, "ticket", "passkey"), web.Object{"ticket": "2mUq…", "passkey": web.Object{"challenge": "J3…", "rpId": "kist.example.org", "userVerification": "required"}}},
-		"PasskeyCreated": created("Passkey", "recoveryCodes", web.Object{"type": "array", "items": text, "example": []string{}}),
-		"RecoveryCodes":  {members(web.Object{"recoveryCodes": web.Object{"type": "array", "items": text}}, "recoveryCodes"), web.Object{"recoveryCodes": []string{"BCDF-GHJK-LMNP-QRST"}}},
+			"ticket": web.Object{"type": "string", "description": "The ticket to send with the answer, within five minutes."},
+			"passkey": web.Object{
+				"type": "object", "additionalProperties": true,
+				"description": "Options for navigator.credentials.get or create, with bytes as base64url.",
+			},
+		}, "ticket", "passkey"), web.Object{
+			"ticket":  "2mUq…",
+			"passkey": web.Object{"challenge": "J3…", "rpId": "kist.example.org", "userVerification": "required"},
+		}},
+		"PasskeyCreated": created(
+			"Passkey", "recoveryCodes", web.Object{"type": "array", "items": text, "example": []string{}},
+		),
+		"RecoveryCodes": {
+			members(web.Object{"recoveryCodes": web.Object{"type": "array", "items": text}}, "recoveryCodes"),
+			web.Object{"recoveryCodes": []string{"BCDF-GHJK-LMNP-QRST"}},
+		},
 		"DeviceCodes": {members(web.Object{
 			"device_code": text, "user_code": text, "verification_uri": uri, "verification_uri_complete": uri, "expires_in": number, "interval": number,
 		}, "device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"), web.Object{
@@ -140,17 +173,27 @@ func bodySchemas() map[string]schema {
 			"verification_uri_complete": "https://kist.example.org/device?user_code=BCDF-GHJK", "expires_in": 600, "interval": 5,
 		}},
 		"DeviceKey": {members(web.Object{"token_type": text, "api_key": text, "expires_in": number, "interval": number},
-			"token_type", "api_key", "expires_in", "interval"), web.Object{"token_type": "ApiKey", "api_key": "kist_…", "expires_in": 2592000, "interval": 5}},
-		"CaptchaChallenges": {web.Object{"oneOf": []web.Object{web.Ref("CaptchaChallenge"), web.Ref("CaptchaChallenge2")}}, web.Object{
+			"token_type", "api_key", "expires_in", "interval"), web.Object{
+			"token_type": "ApiKey", "api_key": "kist_…", "expires_in": 2592000, "interval": 5,
+		}},
+		"CaptchaChallenges": {web.Object{
+			"oneOf": []web.Object{web.Ref("CaptchaChallenge"), web.Ref("CaptchaChallenge2")},
+		}, web.Object{
 			"algorithm": "SHA-256", "challenge": "2ad2cf53fd4c3b33…", "maxnumber": captcha.PowMax, "salt": "5d9f0ad4c1e2b7a38f604c2d?expires=1767348000&", "signature": "91b1c3f07c5d…",
 		}},
 		"CaptchaPass": {members(web.Object{
 			"ok": web.Object{"type": "boolean"}, "pass": web.Object{"type": "string"}, "expiresAt": web.Object{"type": "string", "format": "date-time"},
 		}, "ok", "pass", "expiresAt"), web.Object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"}},
 
-		"UploadLink":           {linkSchema(), linkExample},
-		"UploadReceiptList":    {members(web.Object{"items": allOf("UploadReceipt")}, "items"), nil},
-		"UploadItemList":       {members(web.Object{"items": allOf("UploadItem"), "total": wholeTotal, "nextCursor": nextCursor}, "items", "total", "nextCursor"), nil},
+		"UploadLink":        {linkSchema(), linkExample},
+		"UploadReceiptList": {members(web.Object{"items": allOf("UploadReceipt")}, "items"), nil},
+		"UploadItemList": {
+			members(
+				web.Object{"items": allOf("UploadItem"), "total": wholeTotal, "nextCursor": nextCursor}, "items", "total",
+				"nextCursor",
+			),
+			nil,
+		},
 		"UploadItemsDecided":   {members(web.Object{"items": allOf("UploadItem")}, "items"), nil},
 		"UploadDecisions":      {shapeOf(new(upload.Decisions), creating), nil},
 		"Uploaded":             {web.Object{"oneOf": []web.Object{web.Ref("UploadedFile"), web.Ref("UploadedFiles")}}, nil},
@@ -159,7 +202,10 @@ func bodySchemas() map[string]schema {
 		"RemoteUploadList":     {members(web.Object{"jobs": allOf("RemoteUpload")}, "jobs"), nil},
 		"ResumableUploadAnswer": {members(web.Object{
 			"data": web.Ref("ResumableUpload"),
-			"file": web.Object{"allOf": []web.Object{web.Ref("MaybeFile")}, "description": "The resulting file, once the upload is complete.", "example": nil},
+			"file": web.Object{
+				"allOf": []web.Object{web.Ref("MaybeFile")}, "description": "The resulting file, once the upload is complete.",
+				"example": nil,
+			},
 		}, "data", "file"), nil},
 		"SentUploadAnswer": {members(web.Object{
 			"data": web.Ref("SentUpload"),
@@ -168,7 +214,9 @@ func bodySchemas() map[string]schema {
 				"description": "The resulting item, as it was when it was received; null before the upload is complete.",
 				"properties": web.Object{
 					"itemId": web.Object{"type": "string", "format": "uuid", "description": "Its id."},
-					"status": web.Object{"allOf": []web.Object{web.Ref("UploadState")}, "description": "Whether it is waiting for approval."},
+					"status": web.Object{
+						"allOf": []web.Object{web.Ref("UploadState")}, "description": "Whether it is waiting for approval.",
+					},
 				},
 			},
 		}, "data", "item"), nil},
@@ -186,7 +234,13 @@ func created(name, beside string, as web.Object) schema {
 
 // createdOf is the answer to the creation of a record.
 func createdOf(k *record.Kind) schema {
-	c := created(web.Title(k.Name), "url", web.Object{"type": "string", "format": "uri", "description": "Address for others.", "example": "https://kist.example.org/v/summer-24"})
+	c := created(
+		web.Title(k.Name), "url",
+		web.Object{
+			"type": "string", "format": "uri", "description": "Address for others.",
+			"example": "https://kist.example.org/v/summer-24",
+		},
+	)
 	of, needed := c.of["properties"].(web.Object), []string{"data", "url", "deletionUrl"}
 	of["deletionUrl"] = deletionLink()
 	if k == record.Bookmarks {
@@ -209,15 +263,30 @@ func formOf(v field.Shaped, file web.Object) schema {
 }
 
 func uploadForm() schema {
-	return formOf(record.Upload{Form: record.NewForm(record.Files)}, web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content. Several parts become several files.", "example": []string{"…"}})
+	return formOf(
+		record.Upload{Form: record.NewForm(record.Files)},
+		web.Object{
+			"type": "array", "items": web.Object{"type": "string", "format": "binary"},
+			"description": "The content. Several parts become several files.", "example": []string{"…"},
+		},
+	)
 }
 
 func senderForm() schema {
-	return formOf(new(inbox.SenderForm), web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content. Several parts become several items.", "example": []string{"…"}})
+	return formOf(
+		new(inbox.SenderForm),
+		web.Object{
+			"type": "array", "items": web.Object{"type": "string", "format": "binary"},
+			"description": "The content. Several parts become several items.", "example": []string{"…"},
+		},
+	)
 }
 
 func importForm() schema {
-	return formOf(new(api.ImportForm), web.Object{"type": "string", "format": "binary", "description": "The exported file.", "example": "…"})
+	return formOf(
+		new(api.ImportForm),
+		web.Object{"type": "string", "format": "binary", "description": "The exported file.", "example": "…"},
+	)
 }
 
 func linkSchema() web.Object {
@@ -226,11 +295,21 @@ func linkSchema() web.Object {
 		"title": text, "requiresPassword": flag, "authorized": flag,
 		"captcha": web.Object{
 			"type": "object", "nullable": true, "required": []string{"provider"}, "description": "The captcha to solve; null means none.",
-			"properties": web.Object{"provider": text, "siteKey": text, "challengeUrl": web.Object{"type": "string", "format": "uri"}},
+			"properties": web.Object{
+				"provider": text, "siteKey": text, "challengeUrl": web.Object{"type": "string", "format": "uri"},
+			},
 		},
-		"description": text, "owner": members(web.Object{"displayName": text}, "displayName"), "isActive": flag, "requiresApproval": flag,
-		"expiresAt":  web.Object{"type": "string", "format": "date-time", "nullable": true},
-		"limits":     members(web.Object{"maxFileSize": count, "maxUploads": count, "remainingUploads": count, "allowedTypes": web.Object{"type": "array", "items": text}}, "maxFileSize", "maxUploads", "remainingUploads", "allowedTypes"),
+		"description": text, "owner": members(
+			web.Object{"displayName": text}, "displayName",
+		), "isActive": flag, "requiresApproval": flag,
+		"expiresAt": web.Object{"type": "string", "format": "date-time", "nullable": true},
+		"limits": members(
+			web.Object{
+				"maxFileSize": count, "maxUploads": count, "remainingUploads": count,
+				"allowedTypes": web.Object{"type": "array", "items": text},
+			},
+			"maxFileSize", "maxUploads", "remainingUploads", "allowedTypes",
+		),
 		"brandColor": text,
 	}, "title", "requiresPassword", "authorized", "captcha")
 }
@@ -238,7 +317,9 @@ func linkSchema() web.Object {
 var linkExample = web.Object{
 	"title": "Photos of the wedding", "requiresPassword": false, "authorized": true, "captcha": nil, "description": "The originals, please.",
 	"owner": web.Object{"displayName": "Ann"}, "isActive": true, "requiresApproval": true, "expiresAt": "2030-01-01T00:00:00.000Z",
-	"limits": web.Object{"maxFileSize": 104857600, "maxUploads": 100, "remainingUploads": 93, "allowedTypes": []string{"image/*"}}, "brandColor": "#0F6B5C",
+	"limits": web.Object{
+		"maxFileSize": 104857600, "maxUploads": 100, "remainingUploads": 93, "allowedTypes": []string{"image/*"},
+	}, "brandColor": "#0F6B5C",
 }
 
 // remoteSchema is the body of a request for remote uploads.
@@ -250,11 +331,15 @@ func remoteSchema() web.Object {
 	of["url"].(web.Object)["nullable"] = true
 	of["urls"] = web.Object{
 		"type": "array", "nullable": true, "maxItems": jobs.MaxFetches, "items": web.Object{"type": "string", "format": "uri"},
-		"description": "Addresses of several files, or one address without a list. The other members apply to each file; name and slug only if there is one file.", "example": []string{"https://example.org/a.pdf"},
+		"description": "Addresses of several files, or one address without a list. The other members apply to each file; " +
+			"name and slug only if there is one file.", "example": []string{"https://example.org/a.pdf"},
 	}
 	of["items"] = web.Object{
 		"type": "array", "nullable": true, "maxItems": jobs.MaxFetches, "items": item,
-		"description": "Several files with their own members, or one file without a list. The other members of the request apply to each file that does not have its own.", "example": []web.Object{{"url": "https://example.org/b.pdf", "slug": "b"}},
+		"description": "Several files with their own members, or one file without a list. The other members of the " +
+			"request apply to each file that does not have its own.", "example": []web.Object{
+			{"url": "https://example.org/b.pdf", "slug": "b"},
+		},
 	}
 	return whole
 }
@@ -263,7 +348,10 @@ func remoteSchema() web.Object {
 func fileSchema() web.Object {
 	file := shapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, showing)
 	of := file["properties"].(web.Object)
-	of["thumbnailUrl"] = web.Object{"type": "string", "format": "uri", "description": "A small version of the picture; absent if no thumbnail exists.", "example": "https://kist.example.org/t/summer-24"}
+	of["thumbnailUrl"] = web.Object{
+		"type": "string", "format": "uri", "description": "A small version of the picture; absent if no thumbnail exists.",
+		"example": "https://kist.example.org/t/summer-24",
+	}
 	of["deletionUrl"] = deletionLink()
 	file["required"] = append(file["required"].([]string), "deletionUrl")
 	return file
@@ -271,7 +359,12 @@ func fileSchema() web.Object {
 
 // deletionLink is the schema of the address that AppendLinks writes.
 func deletionLink() web.Object {
-	return web.Object{"type": "string", "format": "uri", "description": "Address of a page that deletes this item. Anyone who knows the address can use it; the page asks first. It is shown only once.", "example": "https://kist.example.org" + web.DeletionPath + "AZClx2Jq"}
+	return web.Object{
+		"type": "string", "format": "uri",
+		"description": "Address of a page that deletes this item. Anyone who knows the address can use it; the page asks " +
+			"first. It is shown only once.",
+		"example": "https://kist.example.org" + web.DeletionPath + "AZClx2Jq",
+	}
 }
 
 // mode says what a shape is used for: to show, to create or to change something.

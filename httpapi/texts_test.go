@@ -20,7 +20,9 @@ func sources(t *testing.T, roots ...string) map[string]string {
 	all := make(map[string]string)
 	for _, root := range roots {
 		if err := filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || strings.HasSuffix(at, "_test.go") || !slices.Contains([]string{".js", ".html", ".go"}, filepath.Ext(at)) && d.Name() != "manifest.json" {
+			if err != nil || d.IsDir() || strings.HasSuffix(at, "_test.go") || !slices.Contains(
+				[]string{".js", ".html", ".go"}, filepath.Ext(at),
+			) && d.Name() != "manifest.json" {
 				return err
 			}
 			b, err := os.ReadFile(at)

@@ -37,14 +37,19 @@ func TestViewsWhileChangesMove(t *testing.T) {
 				var r *record.Record
 				if err := s.Update(func(tx *kv.Tx) (err error) {
 					r, err = catalog.Add(tx, catalog.Draft{
-						Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, fmt.Sprintf(`{"content":"c","tags":["t%d"]}`, i%7)),
+						Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(
+							t, record.Notes, fmt.Sprintf(`{"content":"c","tags":["t%d"]}`, i%7),
+						),
 					})
 					return err
 				}); err != nil {
 					t.Error(err)
 					return
 				}
-				if err := s.View(func(tx *kv.Tx) error { _, err := catalog.Owned(tx, u.ID, record.Notes, r.ID); return err }); err != nil {
+				if err := s.View(func(tx *kv.Tx) error {
+					_, err := catalog.Owned(tx, u.ID, record.Notes, r.ID)
+					return err
+				}); err != nil {
 					t.Errorf("an acknowledged note is missing: %v", err)
 				}
 				if i%3 == w%3 {

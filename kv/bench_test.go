@@ -29,7 +29,10 @@ func fill(b *testing.B, s *kv.Store, owner record.ID, n int) *record.Tag {
 		if i == 50 {
 			tags += `,"seldom"`
 		}
-		forms[i] = kvtest.Form(b, record.Notes, fmt.Sprintf(`{"title":"Note %02d","content":%q,"tags":[%s],"isPublic":%t}`, i, body, tags, i%2 == 0))
+		forms[i] = kvtest.Form(
+			b, record.Notes,
+			fmt.Sprintf(`{"title":"Note %02d","content":%q,"tags":[%s],"isPublic":%t}`, i, body, tags, i%2 == 0),
+		)
 	}
 	for done := 0; done < n; done += 500 {
 		kvtest.Update(b, s, func(tx *kv.Tx) error {
@@ -235,7 +238,9 @@ func BenchmarkRebuild(b *testing.B) {
 		}
 		b.Run(from, func(b *testing.B) {
 			for b.Loop() {
-				done, entries, err := workcopy.Rebuild(*kv.StoreJournal(s), filepath.Join(b.TempDir(), "kist.db"), tables.All.Buckets(), false, nil)
+				done, entries, err := workcopy.Rebuild(
+					*kv.StoreJournal(s), filepath.Join(b.TempDir(), "kist.db"), tables.All.Buckets(), false, nil,
+				)
 				if err != nil {
 					b.Fatal(err)
 				}

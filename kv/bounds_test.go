@@ -91,7 +91,9 @@ func TestTagsAreBounded(t *testing.T) {
 	note := kvtest.Add(t, s, ann.ID, record.Notes, `{"content":"c","tags":["first"]}`)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		for i := range record.MaxOwnTags - 1 {
-			if err := catalog.TagRows.Put(tx.Tx, &record.Tag{ID: tx.NewID(), Owner: ann.ID, Name: fmt.Sprint(i), Created: tx.Now}); err != nil {
+			if err := catalog.TagRows.Put(
+				tx.Tx, &record.Tag{ID: tx.NewID(), Owner: ann.ID, Name: fmt.Sprint(i), Created: tx.Now},
+			); err != nil {
 				return err
 			}
 		}

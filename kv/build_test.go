@@ -28,7 +28,9 @@ func TestUnfinishedCopyIsRemoved(t *testing.T) {
 		if !clean {
 			is.NoErr(os.Remove(filepath.Join(dir, datadir.CleanName)))
 		}
-		names := []string{filepath.Join(dir, "cache", "kist.db.new"), filepath.Join(dir, "cache", "kist.db.new"+workcopy.RunsSuffix)}
+		names := []string{
+			filepath.Join(dir, "cache", "kist.db.new"), filepath.Join(dir, "cache", "kist.db.new"+workcopy.RunsSuffix),
+		}
 		for _, name := range names {
 			is.NoErr(os.WriteFile(name, []byte("half of it"), 0o600))
 		}

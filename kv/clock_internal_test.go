@@ -25,24 +25,102 @@ func TestJudgeClock(t *testing.T) {
 		start time.Time
 		steps []step
 	}{
-		"a right clock":                      {noon, []step{{0, 0, true, 0}, {time.Hour, 0, true, 0}, {9 * hours24, 0, true, 0}}},
-		"a correction":                       {noon, []step{{time.Hour, 0, true, 0}, {time.Hour, time.Minute, true, time.Minute}}},
-		"an hour too far":                    {noon, []step{{time.Hour, 0, true, 0}, {time.Hour, time.Hour, false, 0}, {90 * time.Minute, time.Hour, false, 0}, {100 * time.Minute, 0, true, 0}}},
-		"an hour too far, for an hour":       {noon, []step{{time.Hour, time.Hour, false, 0}, {2 * time.Hour, time.Hour, true, time.Hour}, {3 * time.Hour, 0, true, 6 * time.Minute}, {4 * time.Hour, 0, true, 0}}},
-		"paused for five minutes":            {noon, []step{{time.Hour, 5 * time.Minute, false, 0}, {64 * time.Minute, 5 * time.Minute, false, 0}, {65 * time.Minute, 5 * time.Minute, true, 5 * time.Minute}}},
-		"off for a week":                     {noon, []step{{0, 7 * hours24, true, 7 * hours24}}},
-		"off for a year":                     {noon, []step{{0, 399 * hours24, true, 399 * hours24}}},
-		"off for two years":                  {noon, []step{{0, 2 * year, false, 0}, {59 * time.Minute, 2 * year, false, 0}, {time.Hour, 2 * year, true, 2 * year}}},
-		"off for a week, set late":           {noon, []step{{0, -56 * year, true, 0}, {2 * time.Minute, 7 * hours24, true, 7 * hours24}}},
-		"off for a week, set very late":      {noon, []step{{0, time.Minute, true, time.Minute}, {time.Hour, 7 * hours24, false, time.Minute}, {2 * time.Hour, 7 * hours24, true, 7 * hours24}}},
-		"wrong at the start, then set":       {noon, []step{{0, 73 * year, false, 0}, {time.Minute, 7 * hours24, true, 7 * hours24}}},
-		"2099 once":                          {noon, []step{{time.Hour, 0, true, 0}, {time.Hour, 73 * year, false, 0}, {time.Hour + time.Second, 0, true, 0}}},
-		"2099 for 59 minutes":                {noon, []step{{time.Hour, 73 * year, false, 0}, {119 * time.Minute, 73 * year, false, 0}, {120*time.Minute - 1, 0, true, 0}}},
-		"2099 for an hour":                   {noon, []step{{time.Hour, 73 * year, false, 0}, {2 * time.Hour, 73 * year, true, 73 * year}}},
-		"a minute is no leap, a bit more is": {noon, []step{{time.Hour, time.Minute, true, time.Minute}, {time.Hour, 2*time.Minute + time.Millisecond, false, time.Minute}}},
-		"a clock that leaps about":           {noon, []step{{time.Hour, 5 * hours24, false, 0}, {90 * time.Minute, 20 * hours24, false, 0}, {125 * time.Minute, 20 * hours24, false, 0}, {150 * time.Minute, 20 * hours24, true, 20 * hours24}}},
-		"forward and back again twice":       {noon, []step{{time.Hour, 5 * hours24, false, 0}, {90 * time.Minute, 0, true, 0}, {91 * time.Minute, 5 * hours24, false, 0}, {150 * time.Minute, 5 * hours24, false, 0}, {151 * time.Minute, 5 * hours24, true, 5 * hours24}}},
-		"back by a year":                     {noon, []step{{time.Hour, 0, true, 0}, {2 * time.Hour, -year, true, -54 * time.Minute}, {12 * time.Hour, -year, true, -594 * time.Minute}}},
+		"a right clock": {
+			noon, []step{{0, 0, true, 0}, {time.Hour, 0, true, 0}, {9 * hours24, 0, true, 0}},
+		},
+		"a correction": {
+			noon, []step{{time.Hour, 0, true, 0}, {time.Hour, time.Minute, true, time.Minute}},
+		},
+		"an hour too far": {
+			noon,
+			[]step{
+				{time.Hour, 0, true, 0},
+				{time.Hour, time.Hour, false, 0},
+				{90 * time.Minute, time.Hour, false, 0},
+				{100 * time.Minute, 0, true, 0},
+			},
+		},
+		"an hour too far, for an hour": {
+			noon,
+			[]step{
+				{time.Hour, time.Hour, false, 0},
+				{2 * time.Hour, time.Hour, true, time.Hour},
+				{3 * time.Hour, 0, true, 6 * time.Minute},
+				{4 * time.Hour, 0, true, 0},
+			},
+		},
+		"paused for five minutes": {
+			noon,
+			[]step{
+				{time.Hour, 5 * time.Minute, false, 0},
+				{64 * time.Minute, 5 * time.Minute, false, 0},
+				{65 * time.Minute, 5 * time.Minute, true, 5 * time.Minute},
+			},
+		},
+		"off for a week": {noon, []step{{0, 7 * hours24, true, 7 * hours24}}},
+		"off for a year": {noon, []step{{0, 399 * hours24, true, 399 * hours24}}},
+		"off for two years": {
+			noon, []step{{0, 2 * year, false, 0}, {59 * time.Minute, 2 * year, false, 0}, {time.Hour, 2 * year, true, 2 * year}},
+		},
+		"off for a week, set late": {
+			noon, []step{{0, -56 * year, true, 0}, {2 * time.Minute, 7 * hours24, true, 7 * hours24}},
+		},
+		"off for a week, set very late": {
+			noon,
+			[]step{
+				{0, time.Minute, true, time.Minute},
+				{time.Hour, 7 * hours24, false, time.Minute},
+				{2 * time.Hour, 7 * hours24, true, 7 * hours24},
+			},
+		},
+		"wrong at the start, then set": {
+			noon, []step{{0, 73 * year, false, 0}, {time.Minute, 7 * hours24, true, 7 * hours24}},
+		},
+		"2099 once": {
+			noon, []step{{time.Hour, 0, true, 0}, {time.Hour, 73 * year, false, 0}, {time.Hour + time.Second, 0, true, 0}},
+		},
+		"2099 for 59 minutes": {
+			noon,
+			[]step{
+				{time.Hour, 73 * year, false, 0}, {119 * time.Minute, 73 * year, false, 0}, {120*time.Minute - 1, 0, true, 0},
+			},
+		},
+		"2099 for an hour": {
+			noon, []step{{time.Hour, 73 * year, false, 0}, {2 * time.Hour, 73 * year, true, 73 * year}},
+		},
+		"a minute is no leap, a bit more is": {
+			noon,
+			[]step{
+				{time.Hour, time.Minute, true, time.Minute}, {time.Hour, 2*time.Minute + time.Millisecond, false, time.Minute},
+			},
+		},
+		"a clock that leaps about": {
+			noon,
+			[]step{
+				{time.Hour, 5 * hours24, false, 0},
+				{90 * time.Minute, 20 * hours24, false, 0},
+				{125 * time.Minute, 20 * hours24, false, 0},
+				{150 * time.Minute, 20 * hours24, true, 20 * hours24},
+			},
+		},
+		"forward and back again twice": {
+			noon,
+			[]step{
+				{time.Hour, 5 * hours24, false, 0},
+				{90 * time.Minute, 0, true, 0},
+				{91 * time.Minute, 5 * hours24, false, 0},
+				{150 * time.Minute, 5 * hours24, false, 0},
+				{151 * time.Minute, 5 * hours24, true, 5 * hours24},
+			},
+		},
+		"back by a year": {
+			noon,
+			[]step{
+				{time.Hour, 0, true, 0},
+				{2 * time.Hour, -year, true, -54 * time.Minute},
+				{12 * time.Hour, -year, true, -594 * time.Minute},
+			},
+		},
 		"begun before its clock was set":     {time.UnixMilli(0), []step{{0, 56 * year, true, 56 * year}}},
 		"idle for a week, both clocks agree": {noon, []step{{time.Hour, 0, true, 0}, {8 * hours24, 0, true, 0}}},
 	} {

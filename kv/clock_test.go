@@ -32,7 +32,9 @@ func newClocks() *clocks {
 }
 
 func (c *clocks) options() kv.Options {
-	return kv.Options{Schema: tables.All, Now: c.Now, Log: kvtest.Quiet, Elapsed: func() time.Duration { return time.Duration(c.elapsed.Load()) }}
+	return kv.Options{Schema: tables.All, Now: c.Now, Log: kvtest.Quiet, Elapsed: func() time.Duration {
+		return time.Duration(c.elapsed.Load())
+	}}
 }
 
 // pass moves both clocks forward.
@@ -53,7 +55,10 @@ func TestClockJumps(t *testing.T) {
 		h, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID, Events: []jobs.Event{jobs.ItemExpired}, Enabled: true})
 		return err
 	})
-	r := kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","isPublic":true,"expiresAt":%q}`, c.Now().Add(50*time.Hour).UTC().Format(time.RFC3339)))
+	r := kvtest.Add(
+		t, s, u.ID, record.Notes,
+		fmt.Sprintf(`{"content":"c","isPublic":true,"expiresAt":%q}`, c.Now().Add(50*time.Hour).UTC().Format(time.RFC3339)),
+	)
 	c.pass(time.Hour) // the start is over
 	is.NoErr(kv.WatchClock(s, false))
 	told := func() (n int) {

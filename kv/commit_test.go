@@ -327,7 +327,9 @@ func TestCursorErrors(t *testing.T) {
 		page, err := catalog.List(tx, q)
 		is.NoErr(err)
 		good := page.Next
-		for _, bad := range []string{"x", "====", good + "=", good[:len(good)-4], strings.Repeat("A", 1000), "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
+		for _, bad := range []string{
+			"x", "====", good + "=", good[:len(good)-4], strings.Repeat("A", 1000), "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+		} {
 			q.After = bad
 			_, err := catalog.List(tx, q)
 			is.Equal(kvtest.Code(err), "bad_cursor")
@@ -405,7 +407,9 @@ func TestDamagedRow(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
-	bad, good := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`), kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	bad, good := kvtest.Add(
+		t, s, u.ID, record.Notes, `{"content":"c"}`,
+	), kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return tx.Put(kvtest.Bucket("record"), bad.Key(), []byte{1, 1}) })
 	is.NoErr(catalog.Seen(s, bad, history.Visit{}))
 	is.NoErr(catalog.Seen(s, good, history.Visit{}))

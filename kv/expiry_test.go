@@ -26,7 +26,10 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	h := kvtest.HookFor(t, s, u.ID, jobs.ItemExpired)
 	end := func(after time.Duration) *record.Record {
-		return kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","expiresAt":%q}`, c.Now().Add(after).UTC().Format(time.RFC3339)))
+		return kvtest.Add(
+			t, s, u.ID, record.Notes,
+			fmt.Sprintf(`{"content":"c","expiresAt":%q}`, c.Now().Add(after).UTC().Format(time.RFC3339)),
+		)
 	}
 	first, second := end(time.Minute), end(2*time.Minute)
 	slugOf := func(r *record.Record, key []byte) { // files the slug of a record under a key
@@ -71,7 +74,10 @@ func TestLongEnds(t *testing.T) {
 	const n, size = 12, maxVolume / 8
 	content := strings.Repeat("x", size)
 	for range n {
-		kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":%q,"expiresAt":%q}`, content, c.Now().Add(time.Minute).UTC().Format(time.RFC3339)))
+		kvtest.Add(
+			t, s, u.ID, record.Notes,
+			fmt.Sprintf(`{"content":%q,"expiresAt":%q}`, content, c.Now().Add(time.Minute).UTC().Format(time.RFC3339)),
+		)
 	}
 	c.Add(time.Hour)
 	before := kvtest.Commits(t, s)

@@ -59,7 +59,9 @@ func unpack(t *testing.T, name string) string {
 func TestFirstDirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := kvtest.OpenAt(t, unpack(t, filepath.Join("..", "admin", "testdata", "first", "data.tar.gz")), func() time.Time { return madeAt })
+	s := kvtest.OpenAt(t, unpack(t, filepath.Join("..", "admin", "testdata", "first", "data.tar.gz")), func() time.Time {
+		return madeAt
+	})
 	is.NoErr(s.View(func(tx *kv.Tx) error {
 		for b := range tables.All.Buckets().All() {
 			zero, there := kvtest.StoredJSON[b.Name]

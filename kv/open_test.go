@@ -56,7 +56,9 @@ func TestUnsafeDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("this system has no such modes")
 	}
-	for mode, ok := range map[os.FileMode]bool{0o700: true, 0o750: true, 0o755: true, 0o770: false, 0o702: false, 0o777: false} {
+	for mode, ok := range map[os.FileMode]bool{
+		0o700: true, 0o750: true, 0o755: true, 0o770: false, 0o702: false, 0o777: false,
+	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			is := is.New(t)
 			dir := t.TempDir()
@@ -76,7 +78,9 @@ func TestUnsafeDirectory(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	s := kvtest.OpenAt(t, dir, nil)
-	for _, p := range []string{dir, filepath.Join(dir, "cache"), filepath.Join(dir, "LOCK"), filepath.Join(dir, "cache", "kist.db")} {
+	for _, p := range []string{
+		dir, filepath.Join(dir, "cache"), filepath.Join(dir, "LOCK"), filepath.Join(dir, "cache", "kist.db"),
+	} {
 		info, err := os.Stat(p)
 		is.NoErr(err)
 		is.Equal(info.Mode().Perm()&0o077, os.FileMode(0))
@@ -142,7 +146,9 @@ func TestFormerStandby(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
-	is.NoErr(os.WriteFile(filepath.Join(dir, datadir.StandbyName), []byte(`{"format":1,"store":"s3://bucket/home"}`), 0o600))
+	is.NoErr(os.WriteFile(
+		filepath.Join(dir, datadir.StandbyName), []byte(`{"format":1,"store":"s3://bucket/home"}`), 0o600,
+	))
 	before := kvtest.FilesIn(t, dir)
 	_, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 	is.True(err != nil)

@@ -36,7 +36,9 @@ func TestRestoredTimes(t *testing.T) {
 		var r *record.Record
 		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
 			r, err = catalog.Add(tx, catalog.Draft{
-				Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"c"}`), Past: &record.Past{Created: row.created, Updated: row.updated},
+				Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"c"}`), Past: &record.Past{
+					Created: row.created, Updated: row.updated,
+				},
 			})
 			return err
 		})

@@ -66,7 +66,9 @@ func TestScrubHeals(t *testing.T) {
 		"bit of a record": {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 300) }, "log-"},
 		"last record":     {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), -3) }, "log-"},
 		"head of the log": {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 20) }, "log-"},
-		"snapshot":        {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "snap"), 500) }, "snap-"},
+		"snapshot": {func(t *testing.T, dir string) {
+			kvtest.Flip(t, kvtest.NewestFile(t, dir, "snap"), 500)
+		}, "snap-"},
 		"log cut": {func(t *testing.T, dir string) {
 			if err := os.Truncate(kvtest.NewestFile(t, dir, "log"), 400); err != nil {
 				t.Fatal(err)
@@ -79,7 +81,9 @@ func TestScrubHeals(t *testing.T) {
 		}, "log-"},
 		"log a link": {func(t *testing.T, dir string) {
 			path := kvtest.NewestFile(t, dir, "log")
-			if err := errors.Join(os.Rename(path, filepath.Join(dir, "elsewhere")), os.Symlink(filepath.Join(dir, "elsewhere"), path)); err != nil {
+			if err := errors.Join(
+				os.Rename(path, filepath.Join(dir, "elsewhere")), os.Symlink(filepath.Join(dir, "elsewhere"), path),
+			); err != nil {
 				t.Fatal(err)
 			}
 		}, "symbolic link"},
@@ -94,7 +98,9 @@ func TestScrubHeals(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			c := newScrubs()
-			s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after})
+			s := kvtest.Opened(
+				t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after},
+			)
 			u := kvtest.User(t, s, "ann")
 			more := func() {
 				for i := range 20 {
@@ -134,7 +140,9 @@ func TestScrubNow(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after})
+	s := kvtest.Opened(
+		t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after},
+	)
 	u := kvtest.User(t, s, "ann")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
@@ -152,7 +160,9 @@ func TestScrubCannotHeal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after})
+	s := kvtest.Opened(
+		t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after},
+	)
 	u := kvtest.User(t, s, "ann")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
@@ -174,7 +184,9 @@ func TestScrubWhileWriting(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after})
+	s := kvtest.Opened(
+		t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after},
+	)
 	u := kvtest.User(t, s, "ann")
 	stop, done := make(chan bool), make(chan bool)
 	go func() {
@@ -234,7 +246,9 @@ func TestStartHeals(t *testing.T) {
 		},
 		"log a link": func(t *testing.T, dir string) {
 			path := kvtest.NewestFile(t, dir, "log")
-			if err := errors.Join(os.Rename(path, filepath.Join(dir, "elsewhere")), os.Symlink(filepath.Join(dir, "elsewhere"), path)); err != nil {
+			if err := errors.Join(
+				os.Rename(path, filepath.Join(dir, "elsewhere")), os.Symlink(filepath.Join(dir, "elsewhere"), path),
+			); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -28,7 +28,10 @@ import (
 func rowsOf(t testing.TB, s *kv.Store, owner record.ID) (n int64) {
 	t.Helper()
 	kvtest.View(t, s, func(tx *kv.Tx) error {
-		for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("item"), kvtest.Bucket("folder"), kvtest.Bucket("request"), kvtest.Bucket("fetch")} {
+		for _, b := range []table.Bucket{
+			kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("item"), kvtest.Bucket("folder"),
+			kvtest.Bucket("request"), kvtest.Bucket("fetch"),
+		} {
 			for _, row := range tx.Walk(b, owner[:], nil, false) {
 				n += int64(len(row))
 			}
@@ -440,7 +443,9 @@ func TestTextOfOlderStore(t *testing.T) {
 				only[record.ID(k[:16])] += int64(len(row))
 			}
 			for owner, n := range only {
-				if err := tx.Put(kvtest.Bucket("meta"), kv.TextOf(owner), binary.BigEndian.AppendUint64(nil, uint64(n))); err != nil {
+				if err := tx.Put(
+					kvtest.Bucket("meta"), kv.TextOf(owner), binary.BigEndian.AppendUint64(nil, uint64(n)),
+				); err != nil {
 					return err
 				}
 			}

@@ -99,10 +99,12 @@ func TestAuditOfReferences(t *testing.T) {
 			}
 			return errors.New("there is none")
 		}, []string{"page * refers to record "}},
-		"notice":         {first(kvtest.Bucket("notice")), []string{"delivery * refers to notice "}},
-		"tag":            {first(kvtest.Bucket("tag")), []string{"note * refers to tag "}},
-		"folder":         {first(kvtest.Bucket("folder")), []string{"file * refers to folder "}},
-		"upload request": {first(kvtest.Bucket("request")), []string{"upload * refers to request ", "sender of * refers to request "}},
+		"notice": {first(kvtest.Bucket("notice")), []string{"delivery * refers to notice "}},
+		"tag":    {first(kvtest.Bucket("tag")), []string{"note * refers to tag "}},
+		"folder": {first(kvtest.Bucket("folder")), []string{"file * refers to folder "}},
+		"upload request": {
+			first(kvtest.Bucket("request")), []string{"upload * refers to request ", "sender of * refers to request "},
+		},
 		"delivery": {func(tx *kv.Tx) error {
 			for k := range tx.Walk(kvtest.Bucket("delivery"), nil, nil, true) {
 				_, err := jobs.DeliveryRows.Delete(tx.Tx, bytes.Clone(k))
@@ -143,7 +145,9 @@ func TestAuditOfReferences(t *testing.T) {
 			is.Equal(len(found) == 0, len(row.says) == 0)
 			for _, says := range row.says {
 				before, after, _ := strings.Cut(says, "*")
-				if !slices.ContainsFunc(found, func(text string) bool { return strings.HasPrefix(text, before) && strings.Contains(text, after) }) {
+				if !slices.ContainsFunc(found, func(text string) bool {
+					return strings.HasPrefix(text, before) && strings.Contains(text, after)
+				}) {
 					t.Errorf("nothing says %q: %q", says, found)
 				}
 			}
@@ -174,7 +178,9 @@ func TestHolders(t *testing.T) {
 		{Bucket: kvtest.Bucket("blob").No, Key: []byte("short"), Value: []byte{}},
 	}))
 	is.Equal(refs(), "aab")
-	is.NoErr(h.Note([]journal.Op{{Bucket: kvtest.Bucket("blob").No, Key: key(0, "one")}, {Bucket: kvtest.Bucket("item.blob").No, Key: key(0, "two")}}))
+	is.NoErr(h.Note([]journal.Op{
+		{Bucket: kvtest.Bucket("blob").No, Key: key(0, "one")}, {Bucket: kvtest.Bucket("item.blob").No, Key: key(0, "two")},
+	}))
 	is.Equal(refs(), "ab")
 	is.NoErr(h.Begin())
 	is.Equal(refs(), "")
@@ -190,7 +196,9 @@ func TestRepairOfOrphans(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			s := kvtest.OpenAt(t, dir, nil)
 			u := kvtest.User(t, s, "ann")
-			kept, gone := kvtest.HookFor(t, s, u.ID, jobs.Created(record.Notes)), kvtest.HookFor(t, s, u.ID, jobs.Created(record.Bookmarks))
+			kept, gone := kvtest.HookFor(t, s, u.ID, jobs.Created(record.Notes)), kvtest.HookFor(
+				t, s, u.ID, jobs.Created(record.Bookmarks),
+			)
 			kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 			kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/"}`)
 			var lost jobs.Delivery
@@ -255,7 +263,10 @@ func TestRepairOfNames(t *testing.T) {
 			"folder " + filed[1].ID.String() + ": another has its name", "upload request " + other.ID.String() + ": another has its slug " + asked.Slug,
 			"note " + one.ID.String() + ": another has its slug " + two.Slug, // the one that was changed last keeps it
 		}
-		return errors.Join(rewrite(tx, people.UserRows, bob), rewrite(tx, catalog.TagRows, tag), rewrite(tx, catalog.FolderRows, filed[1]), rewrite(tx, inbox.RequestRows, other), rewrite(tx, catalog.RecordRows, row))
+		return errors.Join(
+			rewrite(tx, people.UserRows, bob), rewrite(tx, catalog.TagRows, tag), rewrite(tx, catalog.FolderRows, filed[1]),
+			rewrite(tx, inbox.RequestRows, other), rewrite(tx, catalog.RecordRows, row),
+		)
 	})
 	is.NoErr(s.Close())
 	r, err := repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
@@ -268,7 +279,10 @@ func TestRepairOfNames(t *testing.T) {
 	}
 	s = kvtest.OpenAt(t, dir, nil)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
-		for b, n := range map[table.Bucket]int{kvtest.Bucket("user"): 2, kvtest.Bucket("tag"): 2, kvtest.Bucket("folder"): 2, kvtest.Bucket("request"): 2, kvtest.Bucket("record"): 2} {
+		for b, n := range map[table.Bucket]int{
+			kvtest.Bucket("user"): 2, kvtest.Bucket("tag"): 2, kvtest.Bucket("folder"): 2, kvtest.Bucket("request"): 2,
+			kvtest.Bucket("record"): 2,
+		} {
 			is.Equal(tx.Count(b), n)
 		}
 		kept, err := catalog.Slug(tx, two.Slug)
@@ -391,7 +405,9 @@ func TestCheckCopyOfDamagedPages(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	change := func(fn func(b *bolt.Bucket) error) {
-		is.NoErr(kv.StoreBolt(s).Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(kvtest.Bucket("blob.loose").Name))) }))
+		is.NoErr(kv.StoreBolt(s).Update(func(tx *bolt.Tx) error {
+			return fn(tx.Bucket([]byte(kvtest.Bucket("blob.loose").Name)))
+		}))
 	}
 	large := make([]byte, 2000) // so that the bucket has pages of its own
 	change(func(b *bolt.Bucket) error {

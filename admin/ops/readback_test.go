@@ -25,7 +25,10 @@ func TestBackupIsReadBack(t *testing.T) {
 	commit := func(name string) {
 		s, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: j.Log})
 		is.NoErr(err)
-		is.NoErr(s.Update(func(tx *kv.Tx) error { _, err := people.AddUser(tx, people.User{Name: name, Quota: -1}); return err }))
+		is.NoErr(s.Update(func(tx *kv.Tx) error {
+			_, err := people.AddUser(tx, people.User{Name: name, Quota: -1})
+			return err
+		}))
 		is.NoErr(s.Close())
 	}
 	freeze := func() *snapshot {

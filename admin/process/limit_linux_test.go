@@ -26,7 +26,11 @@ func TestGroupLimit(t *testing.T) {
 			"/sys/fs/cgroup/system.slice/kist.service/memory.max": "2000000\n", "/sys/fs/cgroup/system.slice/memory.max": "max\n",
 		}, 2_000_000},
 		"version 2, none": {"0::/a\n", v2, map[string]string{"/sys/fs/cgroup/a/memory.max": "max\n"}, 0},
-		"a container that sees the path of the host": {"4:memory:/docker/abc\n", v1, map[string]string{"/sys/fs/cgroup/memory/memory.limit_in_bytes": "3000000\n"}, 3_000_000},
+		"a container that sees the path of the host": {
+			"4:memory:/docker/abc\n", v1,
+			map[string]string{"/sys/fs/cgroup/memory/memory.limit_in_bytes": "3000000\n"},
+			3_000_000,
+		},
 		"a mount of a part": {
 			"4:memory:/docker/abc/x\n", "30 25 0:26 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
 			map[string]string{"/sys/fs/cgroup/memory/x/memory.limit_in_bytes": "4000000\n"},
@@ -37,7 +41,9 @@ func TestGroupLimit(t *testing.T) {
 			map[string]string{"/sys/fs/cgroup/memory/a/memory.limit_in_bytes": "5000000\n"},
 			5_000_000,
 		},
-		"nonsense": {"::\n\n4:memory\n", "x\n - \n1 2 3 4 5 - cgroup2\n" + v2, map[string]string{"/sys/fs/cgroup/memory.max": "-7\n"}, 0},
+		"nonsense": {
+			"::\n\n4:memory\n", "x\n - \n1 2 3 4 5 - cgroup2\n" + v2, map[string]string{"/sys/fs/cgroup/memory.max": "-7\n"}, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

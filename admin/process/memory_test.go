@@ -14,7 +14,9 @@ import (
 // one and a half times of it when it is much; in between its size stays the same.
 func TestGCPercent(t *testing.T) {
 	is := is.New(t)
-	for live, want := range map[uint64]int{0: 300, 1 << 20: 300, 24 << 20: 300, 32 << 20: 200, 40 << 20: 140, 48 << 20: 100, 64 << 20: 50, 1 << 40: 50} {
+	for live, want := range map[uint64]int{
+		0: 300, 1 << 20: 300, 24 << 20: 300, 32 << 20: 200, 40 << 20: 140, 48 << 20: 100, 64 << 20: 50, 1 << 40: 50,
+	} {
 		is.Equal(gcPercent(live), want)
 	}
 }

@@ -41,17 +41,47 @@ func TestBase(t *testing.T) {
 		certificates serve.CertificateFlags
 		want         string // "" for an error of usage
 	}{
-		"from the listener":       {serve.AddressFlags{Listen: "0.0.0.0:7080"}, serve.CertificateFlags{}, "http://localhost:7080"},
-		"with TLS":                {serve.AddressFlags{Listen: ":443"}, serve.CertificateFlags{TLSCert: "c", TLSKey: "k"}, "https://localhost"},
-		"from the first domain":   {serve.AddressFlags{Listen: ":443"}, serve.CertificateFlags{TLSDomain: []string{"kist.test", "b.test"}}, "https://kist.test"},
-		"a domain on a socket":    {serve.AddressFlags{Listen: "unix:/run/kist"}, serve.CertificateFlags{TLSDomain: []string{"kist.test"}}, "https://kist.test"},
-		"named":                   {serve.AddressFlags{Listen: "127.0.0.1:7080", BaseURL: "https://kist.test/sub//"}, serve.CertificateFlags{}, "https://kist.test/sub"},
-		"named before the domain": {serve.AddressFlags{Listen: ":443", BaseURL: "https://kist.test:8443"}, serve.CertificateFlags{TLSDomain: []string{"b.test"}}, "https://kist.test:8443"},
-		"named for a socket":      {serve.AddressFlags{Listen: "unix:/run/kist", BaseURL: "http://kist.test"}, serve.CertificateFlags{}, "http://kist.test"},
+		"from the listener": {
+			serve.AddressFlags{Listen: "0.0.0.0:7080"}, serve.CertificateFlags{}, "http://localhost:7080",
+		},
+		"with TLS": {
+			serve.AddressFlags{Listen: ":443"}, serve.CertificateFlags{TLSCert: "c", TLSKey: "k"}, "https://localhost",
+		},
+		"from the first domain": {
+			serve.AddressFlags{Listen: ":443"},
+			serve.CertificateFlags{TLSDomain: []string{"kist.test", "b.test"}},
+			"https://kist.test",
+		},
+		"a domain on a socket": {
+			serve.AddressFlags{Listen: "unix:/run/kist"},
+			serve.CertificateFlags{TLSDomain: []string{"kist.test"}},
+			"https://kist.test",
+		},
+		"named": {
+			serve.AddressFlags{Listen: "127.0.0.1:7080", BaseURL: "https://kist.test/sub//"},
+			serve.CertificateFlags{},
+			"https://kist.test/sub",
+		},
+		"named before the domain": {
+			serve.AddressFlags{Listen: ":443", BaseURL: "https://kist.test:8443"},
+			serve.CertificateFlags{TLSDomain: []string{"b.test"}},
+			"https://kist.test:8443",
+		},
+		"named for a socket": {
+			serve.AddressFlags{Listen: "unix:/run/kist", BaseURL: "http://kist.test"},
+			serve.CertificateFlags{},
+			"http://kist.test",
+		},
 		"a socket without a name": {serve.AddressFlags{Listen: "unix:/run/kist"}, serve.CertificateFlags{}, ""},
-		"no port":                 {serve.AddressFlags{Listen: "127.0.0.1", BaseURL: "https://kist.test"}, serve.CertificateFlags{}, ""},
-		"a query":                 {serve.AddressFlags{Listen: ":80", BaseURL: "https://kist.test?a"}, serve.CertificateFlags{}, ""},
-		"a host with quotes":      {serve.AddressFlags{Listen: ":80", BaseURL: `https://kist".test`}, serve.CertificateFlags{}, ""},
+		"no port": {
+			serve.AddressFlags{Listen: "127.0.0.1", BaseURL: "https://kist.test"}, serve.CertificateFlags{}, "",
+		},
+		"a query": {
+			serve.AddressFlags{Listen: ":80", BaseURL: "https://kist.test?a"}, serve.CertificateFlags{}, "",
+		},
+		"a host with quotes": {
+			serve.AddressFlags{Listen: ":80", BaseURL: `https://kist".test`}, serve.CertificateFlags{}, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

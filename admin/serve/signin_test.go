@@ -21,20 +21,30 @@ func TestSignInFlags(t *testing.T) {
 		proxies []netip.Prefix
 		ok      bool
 	}{
-		"nothing":             {func(*SignInFlags) {}, nil, true},
-		"issuer":              {func(f *SignInFlags) { f.OIDCIssuer, f.OIDCClientID = "https://id.example.org/", "kist" }, nil, true},
-		"issuer here":         {func(f *SignInFlags) { f.OIDCIssuer, f.OIDCClientID = "http://127.0.0.1:9000", "kist" }, nil, true},
-		"issuer without TLS":  {func(f *SignInFlags) { f.OIDCIssuer, f.OIDCClientID = "http://id.example.org", "kist" }, nil, false},
-		"issuer with a query": {func(f *SignInFlags) { f.OIDCIssuer, f.OIDCClientID = "https://id.example.org?a", "kist" }, nil, false},
-		"no client":           {func(f *SignInFlags) { f.OIDCIssuer = "https://id.example.org" }, nil, false},
-		"no issuer":           {func(f *SignInFlags) { f.OIDCAllowGroup = "family" }, nil, false},
+		"nothing": {func(*SignInFlags) {}, nil, true},
+		"issuer": {func(f *SignInFlags) {
+			f.OIDCIssuer, f.OIDCClientID = "https://id.example.org/", "kist"
+		}, nil, true},
+		"issuer here": {func(f *SignInFlags) {
+			f.OIDCIssuer, f.OIDCClientID = "http://127.0.0.1:9000", "kist"
+		}, nil, true},
+		"issuer without TLS": {func(f *SignInFlags) {
+			f.OIDCIssuer, f.OIDCClientID = "http://id.example.org", "kist"
+		}, nil, false},
+		"issuer with a query": {func(f *SignInFlags) {
+			f.OIDCIssuer, f.OIDCClientID = "https://id.example.org?a", "kist"
+		}, nil, false},
+		"no client": {func(f *SignInFlags) { f.OIDCIssuer = "https://id.example.org" }, nil, false},
+		"no issuer": {func(f *SignInFlags) { f.OIDCAllowGroup = "family" }, nil, false},
 		"no openid": {func(f *SignInFlags) {
 			f.OIDCIssuer, f.OIDCClientID, f.OIDCScopes = "https://id.example.org", "kist", []string{"profile"}
 		}, nil, false},
 		"nobody could sign in": {func(f *SignInFlags) { f.PasswordLogin = "off" }, nil, false},
 		"header":               {func(f *SignInFlags) { f.AuthHeader, f.PasswordLogin = "Remote-User", "off" }, near, true},
 		"header from anybody":  {func(f *SignInFlags) { f.AuthHeader = "Remote-User" }, nil, false},
-		"header from all":      {func(f *SignInFlags) { f.AuthHeader = "Remote-User" }, append(near, netip.MustParsePrefix("::/0")), false},
+		"header from all": {func(f *SignInFlags) {
+			f.AuthHeader = "Remote-User"
+		}, append(near, netip.MustParsePrefix("::/0")), false},
 		"header of others":     {func(f *SignInFlags) { f.AuthHeader = "x-forwarded-for" }, near, false},
 		"header with a secret": {func(f *SignInFlags) { f.AuthHeader = "cookie" }, near, false},
 		"no header":            {func(f *SignInFlags) { f.AuthHeader = "Remote User" }, near, false},
@@ -45,7 +55,9 @@ func TestSignInFlags(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f := &SignInFlags{OIDCIssuer: "https://id.example.org/realms/home", OIDCClientID: "kist", OIDCScopes: []string{"openid"}}
+	f := &SignInFlags{
+		OIDCIssuer: "https://id.example.org/realms/home", OIDCClientID: "kist", OIDCScopes: []string{"openid"},
+	}
 	is.NoErr(f.Check(nil))
 	is.Equal(f.OIDCName, "id.example.org")
 }
@@ -67,7 +79,8 @@ func TestCheckAdmins(t *testing.T) {
 	err := f.CheckAdmins(s)
 	is.True(err != nil && strings.Contains(err.Error(), "lock out every administrator"))
 	is.NoErr((&SignInFlags{PasswordLogin: "on"}).CheckAdmins(s))
-	is.NoErr((&SignInFlags{PasswordLogin: "off", OIDCCreate: true, OIDCAdminGroup: "parents"}).CheckAdmins(s)) // who makes administrators
+	// who makes administrators
+	is.NoErr((&SignInFlags{PasswordLogin: "off", OIDCCreate: true, OIDCAdminGroup: "parents"}).CheckAdmins(s))
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		return people.AddIdentity(tx, u.ID, issuer, "1", "", "")
 	})

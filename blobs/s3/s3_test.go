@@ -269,17 +269,27 @@ func TestRemoves(t *testing.T) {
 	}
 	const days = "<Expiration><Days>30</Days></Expiration>"
 	for answer, want := range map[string]int{
-		rule("Enabled", "<Filter></Filter>"+days):                                                                                 1,
-		rule("Enabled", "<Prefix>ho</Prefix>"+days):                                                                               1,
-		rule("Enabled", "<Filter><Prefix>home/blobs/</Prefix></Filter>"+days):                                                     1,
-		rule("Enabled", "<Filter><And><Prefix>home/</Prefix></And></Filter>"+days):                                                1,
-		rule("Enabled", "<Filter/><Expiration><Date>2030-01-01T00:00:00Z</Date></Expiration>"):                                    1,
-		rule("Disabled", "<Filter/>"+days):                                                                                        0,
-		rule("Enabled", "<Filter><Prefix>photos/</Prefix></Filter>"+days):                                                         0,
-		rule("Enabled", "<Filter><Tag><Key>a</Key><Value>b</Value></Tag></Filter>"+days):                                          0,
-		rule("Enabled", "<Filter/><NoncurrentVersionExpiration><NoncurrentDays>3</NoncurrentDays></NoncurrentVersionExpiration>"): 0,
-		"<Error><Code>NoSuchLifecycleConfiguration</Code></Error>":                                                                0,
-		"<Error><Code>NotImplemented</Code></Error>":                                                                              -1,
+		rule("Enabled", "<Filter></Filter>"+days):   1,
+		rule("Enabled", "<Prefix>ho</Prefix>"+days): 1,
+		rule(
+			"Enabled", "<Filter><Prefix>home/blobs/</Prefix></Filter>"+days,
+		): 1,
+		rule(
+			"Enabled", "<Filter><And><Prefix>home/</Prefix></And></Filter>"+days,
+		): 1,
+		rule("Enabled", "<Filter/><Expiration><Date>2030-01-01T00:00:00Z</Date></Expiration>"): 1,
+		rule("Disabled", "<Filter/>"+days): 0,
+		rule(
+			"Enabled", "<Filter><Prefix>photos/</Prefix></Filter>"+days,
+		): 0,
+		rule(
+			"Enabled", "<Filter><Tag><Key>a</Key><Value>b</Value></Tag></Filter>"+days,
+		): 0,
+		rule(
+			"Enabled", "<Filter/><NoncurrentVersionExpiration><NoncurrentDays>3</NoncurrentDays></NoncurrentVersionExpiration>",
+		): 0,
+		"<Error><Code>NoSuchLifecycleConfiguration</Code></Error>": 0,
+		"<Error><Code>NotImplemented</Code></Error>":               -1,
 	} {
 		is := is.New(t)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,8 @@ func TestAddress(t *testing.T) {
 		{"http://127.0.0.1:9000", "home", "", "http://127.0.0.1:9000/home/"},
 		{"", "home", "", "https://home.s3.dualstack.us-east-1.amazonaws.com/"},
 		{"", "home", "cn-north-1", "https://home.s3.dualstack.cn-north-1.amazonaws.com.cn/"},
-		{"", "home.example.org", "eu-west-1", "https://s3.dualstack.eu-west-1.amazonaws.com/home.example.org/"}, // a certificate has one name
+		// a certificate has one name
+		{"", "home.example.org", "eu-west-1", "https://s3.dualstack.eu-west-1.amazonaws.com/home.example.org/"},
 		{"https://s3.amazonaws.com", "home", "eu-west-1", "https://home.s3.dualstack.eu-west-1.amazonaws.com/"},
 		{"https://s3.eu-west-1.amazonaws.com", "home", "eu-west-1", "https://home.s3.eu-west-1.amazonaws.com/"},
 		{"https://storage.googleapis.com", "home", "", "https://home.storage.googleapis.com/"},
@@ -69,7 +70,10 @@ func TestAnswers(t *testing.T) {
 		{403, "", "refuses these credentials (AccessDenied)"},
 		{404, "<Error><Code>NoSuchBucket</Code></Error>", "has no bucket home"},
 		{507, "", "has no room (507)"},
-		{301, "<Error><Code>PermanentRedirect</Code><Message>Elsewhere.</Message></Error>", "301 PermanentRedirect while writing kist/a: Elsewhere."},
+		{
+			301, "<Error><Code>PermanentRedirect</Code><Message>Elsewhere.</Message></Error>",
+			"301 PermanentRedirect while writing kist/a: Elsewhere.",
+		},
 		{502, "<html>Bad gateway", "502  while writing kist/a: <html>Bad gateway"},
 	} {
 		answers(c.status, c.body)
@@ -93,7 +97,9 @@ func TestAnswers(t *testing.T) {
 		all = append(all, o.Name)
 	}
 	is.Equal(all, []string{"ä b1", "ä b%2"})
-	for _, body := range []string{"", "<R>", "<R><IsTruncated>true</IsTruncated></R>", "<Error><Code>InternalError</Code></Error>"} {
+	for _, body := range []string{
+		"", "<R>", "<R><IsTruncated>true</IsTruncated></R>", "<Error><Code>InternalError</Code></Error>",
+	} {
 		answers(200, body)
 		for _, got := range b.After(t.Context(), "", "") {
 			err = cmp.Or(err, got)

@@ -21,7 +21,10 @@ import (
 
 // scrubber returns one for the test, with a rate in bytes per second.
 func scrubber(s *blobs.Store, dir string, rate int64) *Scrubber {
-	return &Scrubber{Store: s, Dir: filepath.Join(filepath.Dir(dir), "scrub"), Log: slog.New(slog.DiscardHandler), every: scrubEvery, rate: rate}
+	return &Scrubber{
+		Store: s, Dir: filepath.Join(filepath.Dir(dir), "scrub"), Log: slog.New(slog.DiscardHandler), every: scrubEvery,
+		rate: rate,
+	}
 }
 
 func open(t testing.TB) (*blobs.Store, string) {

@@ -23,10 +23,25 @@ func TestAnswersAreStored(t *testing.T) {
 	}{
 		{"tag", "tags", true, `{"name":"Travel "}`, `{"name":"trips","color":"#ABCDEF"}`},
 		{"folder", "folders", false, `{"name":"Holidays","color":"#abcdef"}`, `{"name":"Trips","color":null}`},
-		{"key", "keys", false, `{"name":"laptop","scopes":["read","write","read"],"expiresAt":"2090-01-02T03:04:05.678912Z"}`, `{"name":"desk","disabled":true}`},
-		{"user", "admin/users", false, `{"username":"Bob","password":"correct horse battery","displayName":" B ","quotaBytes":5}`, `{"displayName":"Robert","disabled":true,"quotaBytes":null}`},
-		{"webhook", "integrations/webhooks", false, `{"url":"https://example.org/a","events":["note.created"],"secret":"a secret of mine"}`, `{"name":"h","enabled":false,"events":["*"],"secret":""}`},
-		{"upload request", "upload-requests", false, `{"title":"Photos","password":"open sesame","expiresAt":"2090-01-02T03:04:05.678912Z","maxUploads":7}`, `{"title":"Films","password":null,"brandColor":"#ABCDEF","isActive":false}`},
+		{
+			"key", "keys", false, `{"name":"laptop","scopes":["read","write","read"],"expiresAt":"2090-01-02T03:04:05.678912Z"}`,
+			`{"name":"desk","disabled":true}`,
+		},
+		{
+			"user", "admin/users", false,
+			`{"username":"Bob","password":"correct horse battery","displayName":" B ","quotaBytes":5}`,
+			`{"displayName":"Robert","disabled":true,"quotaBytes":null}`,
+		},
+		{
+			"webhook", "integrations/webhooks", false,
+			`{"url":"https://example.org/a","events":["note.created"],"secret":"a secret of mine"}`,
+			`{"name":"h","enabled":false,"events":["*"],"secret":""}`,
+		},
+		{
+			"upload request", "upload-requests", false,
+			`{"title":"Photos","password":"open sesame","expiresAt":"2090-01-02T03:04:05.678912Z","maxUploads":7}`,
+			`{"title":"Films","password":null,"brandColor":"#ABCDEF","isActive":false}`,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +87,10 @@ func TestLinksToEachOther(t *testing.T) {
 		for _, from := range []string{"a", "b"} {
 			to := map[string]string{"a": "b", "b": "a"}[from]
 			both.Go(func() {
-				got := a.Post("/api/v1/shorten", fmt.Sprintf(`{"originalUrl":"%s/s/%s-%d","slug":"%s-%d","isPublic":true}`, a.Server.Base, to, i, from, i))
+				got := a.Post(
+					"/api/v1/shorten",
+					fmt.Sprintf(`{"originalUrl":"%s/s/%s-%d","slug":"%s-%d","isPublic":true}`, a.Server.Base, to, i, from, i),
+				)
 				if got.Status == 201 {
 					made.Add(1)
 				} else if got.Status != 422 {

@@ -34,7 +34,12 @@ func TestDuplicateBookmarks(t *testing.T) {
 		DuplicateOf []struct{ ID, Slug string }
 	}
 	keep := func(address string) (made answered) {
-		is.NoErr(json.Unmarshal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bookmarks", JSON: map[string]any{"url": address, "title": "T"}}).Want(201).Body, &made))
+		is.NoErr(json.Unmarshal(
+			a.Do(apitest.Request{
+				Method: "POST", Path: "/api/v1/bookmarks", JSON: map[string]any{"url": address, "title": "T"},
+			}).Want(201).Body,
+			&made,
+		))
 		return made
 	}
 	first := keep("https://example.org/a")
@@ -51,7 +56,9 @@ func TestDuplicateBookmarks(t *testing.T) {
 			Data  []struct{ ID string }
 			Total int
 		}
-		is.NoErr(json.Unmarshal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/bookmarks?" + query}).Want(200).Body, &list))
+		is.NoErr(json.Unmarshal(
+			a.Do(apitest.Request{Method: "GET", Path: "/api/v1/bookmarks?" + query}).Want(200).Body, &list,
+		))
 		is.Equal(len(list.Data), list.Total)
 		return list.Total
 	}
@@ -64,11 +71,16 @@ func TestDuplicateBookmarks(t *testing.T) {
 
 	// Another user's are hidden.
 	bob := a.AddUser("bob", people.Member)
-	made := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bookmarks", Key: a.AddKey(bob, people.ScopeAll), JSON: map[string]any{"url": "https://example.org/a"}}).Want(201)
+	made := a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/bookmarks", Key: a.AddKey(bob, people.ScopeAll),
+		JSON: map[string]any{"url": "https://example.org/a"},
+	}).Want(201)
 	is.Equal(made.At("duplicateOf"), []any{})
 
 	// What it leads to now is what counts.
-	a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/bookmarks/" + first.Data.Slug, JSON: map[string]any{"url": "https://example.org/b"}}).Want(200)
+	a.Do(apitest.Request{
+		Method: "PATCH", Path: "/api/v1/bookmarks/" + first.Data.Slug, JSON: map[string]any{"url": "https://example.org/b"},
+	}).Want(200)
 	is.Equal(len(keep("https://example.org/b").DuplicateOf), 1)
 }
 
@@ -94,12 +106,16 @@ func TestBookmarkIsFilledIn(t *testing.T) {
 	}
 	seen := func(g *apitest.Answer) bool { return g.At("data.reachable") != "unknown" }
 
-	a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: map[string]any{"linkChecks": false}}).Want(200)
+	a.Do(apitest.Request{
+		Method: "PATCH", Path: "/api/v1/admin/settings", JSON: map[string]any{"linkChecks": false},
+	}).Want(200)
 	made := post(map[string]any{"url": site.URL + "/a"})
 	is.Equal(made.At("data.reachable"), "unknown")
 	is.Equal(made.At("data.checkedAt"), nil)
 	stop := a.Looking() // before it is allowed to
-	on := a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: map[string]any{"linkChecks": true}}).Want(200)
+	on := a.Do(apitest.Request{
+		Method: "PATCH", Path: "/api/v1/admin/settings", JSON: map[string]any{"linkChecks": true},
+	}).Want(200)
 	is.Equal(on.At("data.linkChecks"), true)
 	path := "/api/v1/bookmarks/" + made.Text("data.id")
 	got := a.Until(path, seen)
@@ -170,7 +186,9 @@ func TestBookmarkIcon(t *testing.T) {
 	edit := func(fields string) { a.Patch("/api/v1/bookmarks/open", fields).Want(200) }
 	edit(`{"password":"open sesame"}`)
 	a.Visit("/t/open").Want(401)
-	is.Equal(a.Visit("/t/open", "X-Share-Password", "open sesame").Want(200).Header.Get("Cache-Control"), "private, no-store")
+	is.Equal(
+		a.Visit("/t/open", "X-Share-Password", "open sesame").Want(200).Header.Get("Cache-Control"), "private, no-store",
+	)
 	is.True(!strings.Contains(string(a.Visit("/v/open").Want(401).Body), "/t/open"))
 	edit(`{"password":"","maxViews":5}`)
 	g := a.Guest()

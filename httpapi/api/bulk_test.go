@@ -47,7 +47,9 @@ func TestBulk(t *testing.T) {
 		is.Equal(len(got.At("data.tags").([]any)), 1)
 	}
 	folder := a.Post("/api/v1/folders", `{"name":"f"}`).Want(201).Text("data.id")
-	moved := a.Post("/api/v1/bulk", strings.ReplaceAll(`{"ids":IDS,"set":{"folderId":"`+folder+`","isFavorite":false}}`, "IDS", list)).Want(200)
+	moved := a.Post(
+		"/api/v1/bulk", strings.ReplaceAll(`{"ids":IDS,"set":{"folderId":"`+folder+`","isFavorite":false}}`, "IDS", list),
+	).Want(200)
 	for i, at := range ats {
 		is.Equal(moved.At(fmt.Sprintf("data.%d.id", i)), ids[i]) // in the order given
 		isFile := strings.Contains(at, "/files/")
@@ -71,9 +73,14 @@ func TestBulk(t *testing.T) {
 	is.Equal(a.Get("/api/v1/activity").At("data.0.count"), float64(len(ids)))
 
 	const nobody = "01890a5d-ac96-774b-bcce-b302099a8057"
-	is.Equal(bulk(`{"ids":["`+ids[0]+`","`+nobody+`","`+ids[0]+`","`+ids[1]+`"],"set":{"isFavorite":true}}`), "ok not_found ok")
+	is.Equal(
+		bulk(`{"ids":["`+ids[0]+`","`+nobody+`","`+ids[0]+`","`+ids[1]+`"],"set":{"isFavorite":true}}`), "ok not_found ok",
+	)
 	other := a.AddKey(a.AddUser("eve", "user"), "all")
-	got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bulk", Key: other, JSON: strings.ReplaceAll(`{"ids":IDS,"action":"trash"}`, "IDS", list)}).Want(200)
+	got := a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/bulk", Key: other,
+		JSON: strings.ReplaceAll(`{"ids":IDS,"action":"trash"}`, "IDS", list),
+	}).Want(200)
 	is.Equal(outcomes(got), strings.ReplaceAll(every, "ok", "not_found"))
 }
 
@@ -94,8 +101,12 @@ func TestBulkRefused(t *testing.T) {
 			t.Errorf("%s: %d %s", body, got.Status, got.Body)
 		}
 	}
-	is.True(strings.Contains(a.Post("/api/v1/bulk", `{"ids":["`+id+`"],"set":{"titel":"x"}}`).Want(422).Text("fields.set"), "titel"))
+	is.True(strings.Contains(
+		a.Post("/api/v1/bulk", `{"ids":["`+id+`"],"set":{"titel":"x"}}`).Want(422).Text("fields.set"), "titel",
+	))
 	many := strings.TrimSuffix(strings.Repeat(`"`+id+`",`, 501), ",")
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bulk", JSON: `{"ids":[` + many + `],"set":{"isFavorite":true}}`}).Want(422)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/bulk", JSON: `{"ids":[` + many + `],"set":{"isFavorite":true}}`,
+	}).Want(422)
 	is.Equal(a.Get("/api/v1/notes/"+id).At("data.isFavorite"), false)
 }

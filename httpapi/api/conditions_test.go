@@ -126,8 +126,12 @@ func TestIfMatch(t *testing.T) {
 		refused(apitest.Request{Method: "PATCH", Path: at, JSON: `{"isFavorite":true}`})
 		refused(apitest.Request{Method: "DELETE", Path: at})
 		for _, form := range []string{"T", "WEAK", `"x", T`, "*", "PACKED"} {
-			named := strings.NewReplacer("T", tag, "WEAK", "W/"+tag, "PACKED", strings.TrimSuffix(tag, `"`)+`-gzip"`).Replace(form)
-			tag = a.Do(apitest.Request{Method: "PATCH", Path: at, JSON: `{}`, Header: apitest.WithHeader("If-Match", named)}).Want(200).Header.Get("Etag")
+			named := strings.NewReplacer(
+				"T", tag, "WEAK", "W/"+tag, "PACKED", strings.TrimSuffix(tag, `"`)+`-gzip"`,
+			).Replace(form)
+			tag = a.Do(apitest.Request{
+				Method: "PATCH", Path: at, JSON: `{}`, Header: apitest.WithHeader("If-Match", named),
+			}).Want(200).Header.Get("Etag")
 		}
 		a.Do(apitest.Request{Method: "DELETE", Path: at, Header: apitest.WithHeader("If-Match", tag)}).Want(200)
 		a.Do(apitest.Request{Method: "DELETE", Path: at, Header: apitest.WithHeader("If-Match", "*")}).Want(404)
@@ -145,7 +149,10 @@ func TestIfMatchRace(t *testing.T) {
 	const writers = 8
 	for i := range writers {
 		go func() {
-			statuses <- a.Do(apitest.Request{Method: "PATCH", Path: at, JSON: fmt.Sprintf(`{"content":"writer %d"}`, i), Header: apitest.WithHeader("If-Match", tag)}).Status
+			statuses <- a.Do(apitest.Request{
+				Method: "PATCH", Path: at, JSON: fmt.Sprintf(`{"content":"writer %d"}`, i),
+				Header: apitest.WithHeader("If-Match", tag),
+			}).Status
 		}()
 	}
 	got := map[int]int{}
@@ -192,7 +199,9 @@ func TestVersionsOfWriters(t *testing.T) {
 		is.Equal(versions(), step.want)
 	}
 	oldest := at + "/versions/" + a.Get(at+"/versions").Text("data.4.id") + "/restore"
-	a.Do(apitest.Request{Method: "POST", Path: oldest, Header: apitest.WithHeader("If-Match", made.Header.Get("Etag"))}).Want(412)
+	a.Do(apitest.Request{
+		Method: "POST", Path: oldest, Header: apitest.WithHeader("If-Match", made.Header.Get("Etag")),
+	}).Want(412)
 	a.Do(apitest.Request{Method: "POST", Path: oldest, Header: apitest.WithHeader("If-Match", tag)}).Want(200)
 	is.Equal(versions(), "f f e c b start ") // restoring loses nothing
 }
@@ -244,10 +253,18 @@ func TestEntityTagsCrossOrigin(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	got := a.Do(apitest.Request{Method: http.MethodOptions, Path: "/api/v1/notes/x", Anyone: true, Header: apitest.WithHeader("Origin", "null", "Access-Control-Request-Method", "PUT")}).Want(204)
+	got := a.Do(apitest.Request{
+		Method: http.MethodOptions, Path: "/api/v1/notes/x", Anyone: true,
+		Header: apitest.WithHeader("Origin", "null", "Access-Control-Request-Method", "PUT"),
+	}).Want(204)
 	for _, name := range []string{"if-match", "if-none-match", "prefer"} {
 		is.True(strings.Contains(got.Header.Get("Access-Control-Allow-Headers"), name))
 	}
 	is.True(strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), "PUT"))
-	is.True(strings.Contains(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes", Header: apitest.WithHeader("Origin", "null")}).Header.Get("Access-Control-Expose-Headers"), "ETag"))
+	is.True(strings.Contains(
+		a.Do(apitest.Request{
+			Method: "GET", Path: "/api/v1/notes", Header: apitest.WithHeader("Origin", "null"),
+		}).Header.Get("Access-Control-Expose-Headers"),
+		"ETag",
+	))
 }

@@ -50,14 +50,19 @@ type values struct {
 type unset struct{}
 
 var (
-	oneLineValues = values{takes: []any{"", chars(512), "<b>&\u2028\"", "a\nb", "  x  "}, refuses: []any{chars(513), 5, 1.5, true, []any{"x"}, map[string]any{}, "a\x00b"}, clears: true, empty: ""}
-	titleValues   = values{
+	oneLineValues = values{
+		takes:   []any{"", chars(512), "<b>&\u2028\"", "a\nb", "  x  "},
+		refuses: []any{chars(513), 5, 1.5, true, []any{"x"}, map[string]any{}, "a\x00b"}, clears: true, empty: "",
+	}
+	titleValues = values{
 		takes:   []any{"a\r\nb\tc\u2028d", "a\u202etxt\u0007", chars(512), "<b>&\"", "  x  ", ""},
 		shows:   map[any]any{0: "a b c d", 1: "atxt"},
 		refuses: []any{chars(513), 5, 1.5, true, []any{"x"}, map[string]any{}, "a\x00b"}, clears: true, empty: "",
 	}
-	descriptionValues = values{takes: []any{"", chars(8192)}, refuses: []any{chars(8193), 5, false, []any{}, "\x00"}, clears: true, empty: ""}
-	longValues        = values{takes: []any{"x\n", ""}, refuses: []any{5, true, []any{}, "\x00"}, clears: true, empty: ""}
+	descriptionValues = values{
+		takes: []any{"", chars(8192)}, refuses: []any{chars(8193), 5, false, []any{}, "\x00"}, clears: true, empty: "",
+	}
+	longValues = values{takes: []any{"x\n", ""}, refuses: []any{5, true, []any{}, "\x00"}, clears: true, empty: ""}
 
 	targetValues = values{
 		takes: []any{
@@ -74,9 +79,15 @@ var (
 			map[string]any{},
 		},
 	}
-	maybeLinkValues = values{takes: append([]any{""}, targetValues.takes...), shows: map[any]any{0: unset{}, 6: "https://example.org/Path", 7: nil}, refuses: targetValues.refuses, clears: true}
-	onOffValues     = values{takes: []any{true, false, "true", "false"}, shows: map[any]any{2: true, 3: false}, refuses: []any{0, 1, "1", "yes", "TRUE", "", " true", []any{true}, map[string]any{}}}
-	countValues     = values{
+	maybeLinkValues = values{
+		takes: append([]any{""}, targetValues.takes...),
+		shows: map[any]any{0: unset{}, 6: "https://example.org/Path", 7: nil}, refuses: targetValues.refuses, clears: true,
+	}
+	onOffValues = values{
+		takes: []any{true, false, "true", "false"}, shows: map[any]any{2: true, 3: false},
+		refuses: []any{0, 1, "1", "yes", "TRUE", "", " true", []any{true}, map[string]any{}},
+	}
+	countValues = values{
 		takes: []any{1, 2147483647, literal("3.0"), literal("1e2"), literal("2.5e1"), "5", "3.0", literal("2147483647.000")},
 		shows: map[any]any{2: 3.0, 3: 100.0, 4: 25.0, 5: 5.0, 6: 3.0, 7: 2147483647.0},
 		refuses: []any{
@@ -89,8 +100,11 @@ var (
 		},
 		clears: true,
 	}
-	atLimitValues = values{takes: []any{"make_private", "delete"}, refuses: []any{"", "Delete", "make-private", "none", 1, true, []any{"delete"}}, clears: true}
-	expiryValues  = values{
+	atLimitValues = values{
+		takes:   []any{"make_private", "delete"},
+		refuses: []any{"", "Delete", "make-private", "none", 1, true, []any{"delete"}}, clears: true,
+	}
+	expiryValues = values{
 		takes: []any{
 			"2099-12-31T23:59:59Z", "2099-12-31T23:59:59.123Z", "2099-12-31T23:59:59.123987Z", "2099-12-31T23:59:59+02:00",
 			"2099-12-31T23:59:59-11:30", "2096-02-29T00:00:00Z", "9999-12-31T23:59:59.999Z",
@@ -118,7 +132,9 @@ var (
 		},
 	}
 	passwordValues = values{
-		takes: []any{"x", " x ", strings.Repeat("p", 1024), "pä\t\n"}, refuses: []any{strings.Repeat("p", 1025), chars(513), 5, true, []any{"x"}, map[string]any{}, "a\x00b"},
+		takes: []any{
+			"x", " x ", strings.Repeat("p", 1024), "pä\t\n",
+		}, refuses: []any{strings.Repeat("p", 1025), chars(513), 5, true, []any{"x"}, map[string]any{}, "a\x00b"},
 	}
 	tagsValues = values{
 		takes: []any{
@@ -164,7 +180,9 @@ func fieldsOf(k *record.Kind) map[string]values {
 		return v
 	}
 	choice := func(words ...any) values {
-		return values{takes: words, refuses: []any{"", "other", strings.ToUpper(words[0].(string)), 1, true, []any{}}, clears: true}
+		return values{
+			takes: words, refuses: []any{"", "other", strings.ToUpper(words[0].(string)), 1, true, []any{}}, clears: true,
+		}
 	}
 	number := func(most int) values {
 		return values{
@@ -173,21 +191,34 @@ func fieldsOf(k *record.Kind) map[string]values {
 		}
 	}
 	all := map[*record.Kind]map[string]values{
-		record.Bookmarks: {"url": must(targetValues), "title": titleValues, "description": descriptionValues, "imageUrl": maybeLinkValues},
+		record.Bookmarks: {
+			"url": must(targetValues), "title": titleValues, "description": descriptionValues, "imageUrl": maybeLinkValues,
+		},
 		record.Notes: {
 			"title": titleValues, "content": longValues,
 			"sourceUrl": {
-				takes: []any{"", "chrome://newtab/", "about:blank", "javascript:alert(1)", "not an address", " x ", "file:///etc/passwd", chars(8192)}, refuses: []any{chars(8193), 5, true, []any{}, "\x00"},
+				takes: []any{
+					"", "chrome://newtab/", "about:blank", "javascript:alert(1)", "not an address", " x ", "file:///etc/passwd",
+					chars(8192),
+				}, refuses: []any{chars(8193), 5, true, []any{}, "\x00"},
 				clears: true, empty: "",
 			},
 		},
 		record.Snippets: {
 			"title": titleValues, "content": longValues,
-			"language": {takes: []any{"", "go", "c++", chars(64)}, refuses: []any{chars(65), 5, true, []any{}, "\x00"}, clears: true, empty: ""},
+			"language": {
+				takes: []any{"", "go", "c++", chars(64)}, refuses: []any{chars(65), 5, true, []any{}, "\x00"}, clears: true,
+				empty: "",
+			},
 		},
-		record.Recipes: {"title": must(titleValues), "description": descriptionValues, "ingredients": longValues, "instructions": longValues, "imageUrl": maybeLinkValues},
+		record.Recipes: {
+			"title": must(titleValues), "description": descriptionValues, "ingredients": longValues, "instructions": longValues,
+			"imageUrl": maybeLinkValues,
+		},
 		record.Games: {
-			"title": must(titleValues), "platform": oneLineValues, "status": choice("wishlist", "backlog", "playing", "finished", "dropped"),
+			"title": must(titleValues), "platform": oneLineValues, "status": choice(
+				"wishlist", "backlog", "playing", "finished", "dropped",
+			),
 			"rating": number(10), "playtimeMinutes": number(2147483647), "coverUrl": maybeLinkValues, "storeUrl": maybeLinkValues, "notes": descriptionValues,
 		},
 		record.Links: {"originalUrl": must(targetValues), "description": descriptionValues},
@@ -206,7 +237,9 @@ func fieldsOf(k *record.Kind) map[string]values {
 			if s.Type == "string" && !s.Nullable {
 				empty = ""
 			}
-			all[f.Name] = values{takes: []any{example}, refuses: []any{[]any{}}, clears: f.Traits&field.Filled == 0 && f.Clears(), empty: empty}
+			all[f.Name] = values{
+				takes: []any{example}, refuses: []any{[]any{}}, clears: f.Traits&field.Filled == 0 && f.Clears(), empty: empty,
+			}
 		}
 	}
 	maps.Copy(all, sharedValues)
@@ -243,7 +276,9 @@ func fieldBounds(t *testing.T, a *apitest.App, k *record.Kind) {
 			is := is.New(t)
 			a := a.With(t)
 			path := "/api/v1/" + k.Path
-			post, patch := apitest.Request{Method: "POST", Path: path}, apitest.Request{Method: "PATCH", Path: path + "/" + a.Made(path, body)}
+			post, patch := apitest.Request{Method: "POST", Path: path}, apitest.Request{
+				Method: "PATCH", Path: path + "/" + a.Made(path, body),
+			}
 			for i, value := range v.takes {
 				want, given := v.shows[i]
 				_, lenient := value.(string)
@@ -314,7 +349,9 @@ func TestLongTexts(t *testing.T) {
 	t.Parallel()
 	a := apitest.Start(t)
 	edge := chars(1 << 19)
-	for path, names := range map[string][]string{"notes": {"content"}, "snippets": {"content"}, "recipes": {"ingredients", "instructions"}} {
+	for path, names := range map[string][]string{
+		"notes": {"content"}, "snippets": {"content"}, "recipes": {"ingredients", "instructions"},
+	} {
 		for _, name := range names {
 			is.Equal(a.Post("/api/v1/"+path, `{"title":"t","`+name+`":"`+edge+`x"}`).Want(422).Fields(), []string{name})
 		}
@@ -322,7 +359,9 @@ func TestLongTexts(t *testing.T) {
 	}
 	made := a.Post("/api/v1/notes", `{"content":"`+edge+`"}`).Want(201)
 	is.True(made.Text("data.content") == edge)
-	is.Equal(a.Patch("/api/v1/notes/"+made.Text("data.id"), `{"content":"`+edge+`x"}`).Want(422).Fields(), []string{"content"})
+	is.Equal(
+		a.Patch("/api/v1/notes/"+made.Text("data.id"), `{"content":"`+edge+`x"}`).Want(422).Fields(), []string{"content"},
+	)
 }
 
 // member is how the answer shows a field, in the form that want has. What is
@@ -378,7 +417,13 @@ func TestPasswordBounds(t *testing.T) {
 	for _, value := range passwordValues.refuses {
 		patch.JSON = map[string]any{"password": value}
 		is.Equal(a.Refused(patch, 422).Fields(), []string{"password"})
-		is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: map[string]any{"content": "x", "password": value}}, 422).Fields(), []string{"password"})
+		is.Equal(
+			a.Refused(
+				apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: map[string]any{"content": "x", "password": value}},
+				422,
+			).Fields(),
+			[]string{"password"},
+		)
 	}
 	is.Equal(a.Patch("/api/v1/notes/"+id, `{"title":"t"}`).Want(200).At("data.hasPassword"), true) // absent keeps
 	is.Equal(a.Patch("/api/v1/notes/"+id, `{"password":""}`).Want(200).At("data.hasPassword"), false)
@@ -395,11 +440,17 @@ func TestExpiryInThePast(t *testing.T) {
 		create := apitest.Parse(t, body)
 		for _, past := range []string{"2001-01-01T00:00:00Z", "0001-01-01T00:00:00.001Z", "1969-12-31T23:59:59Z"} {
 			create["expiresAt"] = past
-			is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path, JSON: create}, 422).Fields(), []string{"expiresAt"})
+			is.Equal(
+				a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path, JSON: create}, 422).Fields(),
+				[]string{"expiresAt"},
+			)
 		}
 		// An owner may end an item at once, and keep what has ended.
 		id := a.Made("/api/v1/"+k.Path, body)
-		is.Equal(a.Patch("/api/v1/"+k.Path+"/"+id, `{"expiresAt":"2001-01-01T00:00:00Z"}`).Want(200).Text("data.expiresAt"), "2001-01-01T00:00:00.000Z")
+		is.Equal(
+			a.Patch("/api/v1/"+k.Path+"/"+id, `{"expiresAt":"2001-01-01T00:00:00Z"}`).Want(200).Text("data.expiresAt"),
+			"2001-01-01T00:00:00.000Z",
+		)
 		a.Patch("/api/v1/"+k.Path+"/"+id, `{"isFavorite":true}`).Want(200)
 	}
 }
@@ -414,16 +465,29 @@ func TestFileBounds(t *testing.T) {
 	all := map[string]values{
 		"description": descriptionValues, "newSlug": slugValues, "isPublic": onOffValues, "isFavorite": onOffValues, "maxViews": countValues, "maxViewsAction": atLimitValues, "expiresAt": expiryValues,
 		"originalName": {
-			takes: []any{"b.txt", "../../b.txt", `C:\b.txt`, "a\u202eb", chars(200)}, shows: map[any]any{1: "b.txt", 2: "b.txt", 3: "ab", 4: chars(127)},
+			takes: []any{
+				"b.txt", "../../b.txt", `C:\b.txt`, "a\u202eb", chars(200),
+			}, shows: map[any]any{1: "b.txt", 2: "b.txt", 3: "ab", 4: chars(127)},
 			refuses: []any{"", "  ", "a\x00", 5, true, []any{"x"}},
 		},
 		"folderId": {
 			takes: []any{""}, shows: map[any]any{0: nil},
-			refuses: []any{"x", "01890a5d-ac96-774b-bcce-b302099a8057", "01890a5dac96774bbcceb302099a8057", 5, true, []any{}}, clears: true,
+			refuses: []any{
+				"x", "01890a5d-ac96-774b-bcce-b302099a8057", "01890a5dac96774bbcceb302099a8057", 5, true, []any{},
+			}, clears: true,
 		},
-		"folderName":   {takes: []any{chars(512), "a  b "}, shows: map[any]any{0: nil, 1: nil}, refuses: []any{chars(513), 5, true, []any{}, "a\x00", "a\u0007"}, clears: true},
-		"addTagIds":    {takes: []any{[]any{}}, shows: map[any]any{0: nil}, refuses: []any{"x", []any{"x"}, []any{5}, []any{"01890a5d-ac96-774b-bcce-b302099a8057"}, 5, true}, clears: true},
-		"removeTagIds": {takes: []any{[]any{}, []any{"01890a5d-ac96-774b-bcce-b302099a8057"}}, shows: map[any]any{0: nil, 1: nil}, refuses: []any{"x", []any{"x"}, []any{5}, 5, true}, clears: true},
+		"folderName": {
+			takes: []any{chars(512), "a  b "}, shows: map[any]any{0: nil, 1: nil},
+			refuses: []any{chars(513), 5, true, []any{}, "a\x00", "a\u0007"}, clears: true,
+		},
+		"addTagIds": {
+			takes: []any{[]any{}}, shows: map[any]any{0: nil},
+			refuses: []any{"x", []any{"x"}, []any{5}, []any{"01890a5d-ac96-774b-bcce-b302099a8057"}, 5, true}, clears: true,
+		},
+		"removeTagIds": {
+			takes: []any{[]any{}, []any{"01890a5d-ac96-774b-bcce-b302099a8057"}}, shows: map[any]any{0: nil, 1: nil},
+			refuses: []any{"x", []any{"x"}, []any{5}, 5, true}, clears: true,
+		},
 	}
 	for name, v := range all {
 		t.Run(name, func(t *testing.T) {
@@ -443,7 +507,10 @@ func TestFileBounds(t *testing.T) {
 			}
 			before := a.State()
 			for _, value := range v.refuses {
-				is.Equal(a.Do(apitest.Request{Method: "PATCH", Path: path, JSON: map[string]any{name: value}}).Want(422).Fields(), []string{name})
+				is.Equal(
+					a.Do(apitest.Request{Method: "PATCH", Path: path, JSON: map[string]any{name: value}}).Want(422).Fields(),
+					[]string{name},
+				)
 			}
 			is.Equal(a.State(), before) // what was refused changed nothing
 			if v.clears {
@@ -455,9 +522,17 @@ func TestFileBounds(t *testing.T) {
 	}
 	// The same rules hold for the text of a form.
 	for name, bad := range map[string][]string{
-		"isPublic": {"yes", "1", ""}, "isFavorite": {"on"}, "maxViews": {"0", "-1", "1.5", "", "x", "2147483648", "true"}, "maxViewsAction": {"burn"},
-		"expiresAt": {"tomorrow", "2099-01-01", "2001-01-01T00:00:00Z"}, "slug": {"a b", "api", "-"}, "description": {chars(8193)}, "password": {strings.Repeat("p", 1025)},
-		"folderId": {"x", "01890a5d-ac96-774b-bcce-b302099a8057"}, "folderName": {chars(513)}, "newTags": {chars(65), strings.Join(strings.Split(strings.Repeat("x", 65), ""), "1,") + "1"},
+		"isPublic": {"yes", "1", ""}, "isFavorite": {"on"}, "maxViews": {
+			"0", "-1", "1.5", "", "x", "2147483648", "true",
+		}, "maxViewsAction": {"burn"},
+		"expiresAt": {
+			"tomorrow", "2099-01-01", "2001-01-01T00:00:00Z",
+		}, "slug": {"a b", "api", "-"}, "description": {chars(8193)}, "password": {strings.Repeat("p", 1025)},
+		"folderId": {
+			"x", "01890a5d-ac96-774b-bcce-b302099a8057",
+		}, "folderName": {chars(513)}, "newTags": {
+			chars(65), strings.Join(strings.Split(strings.Repeat("x", 65), ""), "1,") + "1",
+		},
 		"tagIds": {"x", `["x"]`, `["01890a5d-ac96-774b-bcce-b302099a8057"]`, `[`, `{}`},
 	} {
 		t.Run("upload "+name, func(t *testing.T) {
@@ -474,7 +549,9 @@ func TestFileBounds(t *testing.T) {
 	}
 	t.Run("several at once", func(t *testing.T) {
 		is := is.New(t)
-		got := a.With(t).Refused(a.UploadRequest(map[string]string{"isPublic": "x", "maxViews": "0", "slug": "-", "newTags": "a,b\x07"}), 422)
+		got := a.With(t).Refused(
+			a.UploadRequest(map[string]string{"isPublic": "x", "maxViews": "0", "slug": "-", "newTags": "a,b\x07"}), 422,
+		)
 		is.Equal(got.Fields(), []string{"file", "isPublic", "maxViews", "newTags", "slug"})
 	})
 	t.Run("too many tags", func(t *testing.T) {
@@ -484,9 +561,24 @@ func TestFileBounds(t *testing.T) {
 		for i := range 65 {
 			many = append(many, fmt.Sprint("n", i))
 		}
-		is.Equal(a.Refused(a.UploadRequest(map[string]string{"newTags": strings.Join(many, ",")}, apitest.File("b.txt", "", "x")), 422).Fields(), []string{"newTags"})
-		is.Equal(len(a.Upload(map[string]string{"newTags": strings.Join(many[1:], ",")}, apitest.File("b.txt", "", "x")).Want(201).At("tags").([]any)), 64)
-		got := a.Refused(a.UploadRequest(map[string]string{"newTags": strings.Join(many[1:], ","), "tags": "other"}, apitest.File("b.txt", "", "x")), 422)
+		is.Equal(
+			a.Refused(
+				a.UploadRequest(map[string]string{"newTags": strings.Join(many, ",")}, apitest.File("b.txt", "", "x")), 422,
+			).Fields(),
+			[]string{"newTags"},
+		)
+		is.Equal(
+			len(a.Upload(
+				map[string]string{"newTags": strings.Join(many[1:], ",")}, apitest.File("b.txt", "", "x"),
+			).Want(201).At("tags").([]any)),
+			64,
+		)
+		got := a.Refused(
+			a.UploadRequest(
+				map[string]string{"newTags": strings.Join(many[1:], ","), "tags": "other"}, apitest.File("b.txt", "", "x"),
+			),
+			422,
+		)
 		is.Equal(got.Fields(), []string{"tags"}) // together they are too many, and none of them stays
 	})
 	is.True(a.Sound())
@@ -499,14 +591,37 @@ func TestColours(t *testing.T) {
 	for _, path := range []string{"/api/v1/tags", "/api/v1/folders"} {
 		id := a.Made(path, `{"name":"n"}`)
 		is.Equal(a.Patch(path+"/"+id, `{}`).Want(200).Text("data.color"), record.ColorOf("n"))
-		for sent, shows := range map[string]string{"#3b82f6": "#3B82F6", "3B82F6": "#3B82F6", "#abc": "#AABBCC", "0Af": "#00AAFF", "": ""} {
-			is.Equal(a.Do(apitest.Request{Method: "PATCH", Path: path + "/" + id, JSON: map[string]any{"color": sent}, Raw: sent == ""}).Want(200).Text("data.color"), cmp.Or(shows, record.ColorOf("n")))
-			got := a.Do(apitest.Request{Method: "POST", Path: path, JSON: map[string]any{"name": "c" + sent, "color": sent}, Raw: sent == ""}).Want(201)
+		for sent, shows := range map[string]string{
+			"#3b82f6": "#3B82F6", "3B82F6": "#3B82F6", "#abc": "#AABBCC", "0Af": "#00AAFF", "": "",
+		} {
+			is.Equal(
+				a.Do(apitest.Request{
+					Method: "PATCH", Path: path + "/" + id, JSON: map[string]any{"color": sent}, Raw: sent == "",
+				}).Want(200).Text("data.color"),
+				cmp.Or(shows, record.ColorOf("n")),
+			)
+			got := a.Do(apitest.Request{
+				Method: "POST", Path: path, JSON: map[string]any{"name": "c" + sent, "color": sent}, Raw: sent == "",
+			}).Want(201)
 			is.Equal(got.Text("data.color"), cmp.Or(shows, record.ColorOf("c")))
 		}
-		for _, bad := range []any{"#12345g", "#12", "#1234", "#12345", "#1234567", "##123456", "#", "red", " #123456", "#123456 ", "#12345\u0660", 123456, true, []any{}} {
-			is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: path + "/" + id, JSON: map[string]any{"color": bad}}, 422).Fields(), []string{"color"})
-			is.Equal(a.Refused(apitest.Request{Method: "POST", Path: path, JSON: map[string]any{"name": "d", "color": bad}}, 422).Fields(), []string{"color"})
+		for _, bad := range []any{
+			"#12345g", "#12", "#1234", "#12345", "#1234567", "##123456", "#", "red", " #123456", "#123456 ", "#12345\u0660",
+			123456, true,
+			[]any{},
+		} {
+			is.Equal(
+				a.Refused(
+					apitest.Request{Method: "PATCH", Path: path + "/" + id, JSON: map[string]any{"color": bad}}, 422,
+				).Fields(),
+				[]string{"color"},
+			)
+			is.Equal(
+				a.Refused(
+					apitest.Request{Method: "POST", Path: path, JSON: map[string]any{"name": "d", "color": bad}}, 422,
+				).Fields(),
+				[]string{"color"},
+			)
 		}
 		is.Equal(a.Patch(path+"/"+id, `{"color":null}`).Want(200).Text("data.color"), record.ColorOf("n"))
 	}

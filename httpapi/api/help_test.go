@@ -28,7 +28,9 @@ func TestHandbook(t *testing.T) {
 	}
 	pages := map[string]string{}
 	for _, path := range paths {
-		got := a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Header: http.Header{"Accept": {"text/html"}, "Accept-Encoding": {"gzip"}}}).Want(200)
+		got := a.Do(apitest.Request{
+			Method: "GET", Path: path, Anyone: true, Header: http.Header{"Accept": {"text/html"}, "Accept-Encoding": {"gzip"}},
+		}).Want(200)
 		r, err := gzip.NewReader(bytes.NewReader(got.Body))
 		is.NoErr(err)
 		page, err := io.ReadAll(r)
@@ -41,7 +43,9 @@ func TestHandbook(t *testing.T) {
 		is.Equal(got.Header.Get("Content-Security-Policy"), embed.HelpPage{}.Policy())
 		total := len(got.Body)
 		for _, file := range regexp.MustCompile(`/static/[a-z0-9.-]+\.(?:css|js|svg)`).FindAllString(string(page), -1) {
-			total += len(a.Do(apitest.Request{Method: "GET", Path: file, Anyone: true, Header: http.Header{"Accept-Encoding": {"gzip"}}}).Want(200).Body)
+			total += len(a.Do(apitest.Request{
+				Method: "GET", Path: file, Anyone: true, Header: http.Header{"Accept-Encoding": {"gzip"}},
+			}).Want(200).Body)
 		}
 		t.Logf("%s: %d bytes, %d of them the page", path, total, len(got.Body))
 		is.True(total < 15<<10)

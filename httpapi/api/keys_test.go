@@ -55,13 +55,17 @@ func TestScopes(t *testing.T) {
 			strings.HasPrefix(r.Path, "/api/v1/trash") && r.Method == "DELETE":
 			allowed = map[string]bool{"ann admin": true, "bob admin": true, "ann all": true, "bob all": true}
 		case r.Method == "GET" && r.Path != "/api/v1/tus/{id}" && r.Path != "/api/v1/remote-upload/{id}":
-			allowed = map[string]bool{"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann read": true, "bob read": true}
+			allowed = map[string]bool{
+				"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann read": true, "bob read": true,
+			}
 		case r.Path == "/api/v1/upload", strings.HasPrefix(r.Path, "/api/v1/tus"), strings.HasPrefix(r.Path, "/api/v1/remote-upload") && (r.Method != "DELETE" || r.Path != "/api/v1/remote-upload"):
 			allowed = map[string]bool{
 				"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann write": true, "bob write": true, "ann upload": true, "bob upload": true,
 			}
 		default:
-			allowed = map[string]bool{"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann write": true, "bob write": true}
+			allowed = map[string]bool{
+				"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann write": true, "bob write": true,
+			}
 		}
 		for name, key := range keys {
 			q.Key = key
@@ -84,7 +88,9 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	made := a.Post("/api/v1/keys", `{"name":"  my\tlaptop ","scopes":["read","upload"],"expiresAt":"2099-01-01T00:00:00Z"}`).Want(201)
+	made := a.Post(
+		"/api/v1/keys", `{"name":"  my\tlaptop ","scopes":["read","upload"],"expiresAt":"2099-01-01T00:00:00Z"}`,
+	).Want(201)
 	secret, id := made.Text("key"), made.Text("data.id")
 	is.True(strings.HasPrefix(secret, "kist_") && len(secret) == 48)
 	is.Equal(made.Text("data.name"), "my laptop")
@@ -198,13 +204,19 @@ func TestOthers(t *testing.T) {
 		// Nor can they be named in a body or a query.
 		own := other.Made("/api/v1/tags", `{"name":"own"}`)
 		id := other.Upload(nil, apitest.File("b.txt", "", "y")).Want(201).Text("id")
-		same(other.Post("/api/v1/tags/"+own+"/merge", `{"into":"`+tag+`"}`).Want(422), other.Post("/api/v1/tags/"+own+"/merge", `{"into":"`+unknown+`"}`))
+		same(
+			other.Post("/api/v1/tags/"+own+"/merge", `{"into":"`+tag+`"}`).Want(422),
+			other.Post("/api/v1/tags/"+own+"/merge", `{"into":"`+unknown+`"}`),
+		)
 		for _, name := range []string{"folderId", "addTagIds"} {
 			var mine, none any = folder, unknown
 			if name == "addTagIds" {
 				mine, none = []any{tag}, []any{unknown}
 			}
-			same(other.Patch("/api/v1/files/"+id, map[string]any{name: mine}).Want(422), other.Patch("/api/v1/files/"+id, map[string]any{name: none}))
+			same(
+				other.Patch("/api/v1/files/"+id, map[string]any{name: mine}).Want(422),
+				other.Patch("/api/v1/files/"+id, map[string]any{name: none}),
+			)
 		}
 		same(other.Get("/api/v1/files?folder="+folder).Want(200), other.Get("/api/v1/files?folder="+unknown))
 		same(other.Get("/api/v1/notes?tag=mine").Want(200), other.Get("/api/v1/notes?tag=none"))

@@ -40,7 +40,10 @@ func glance(a *apitest.App, path, query string) (*http.Request, *apitest.Answer)
 // the list that walking comes through.
 func FuzzCursor(f *testing.F) {
 	a := collection(f, record.Files, 12)
-	queries := []string{"", "sort=oldest", "sort=updated", "sort=title", "sort=views", "sort=size", "tag=four", "public=true&sort=title", "favorite=false", "q=be", "folder=in"}
+	queries := []string{
+		"", "sort=oldest", "sort=updated", "sort=title", "sort=views", "sort=size", "tag=four", "public=true&sort=title",
+		"favorite=false", "q=be", "folder=in",
+	}
 	lists := make([][]string, len(queries))
 	for i, q := range queries {
 		lists[i] = list(a, "/api/v1/files", "limit=500&"+q).Want(200).IDs()

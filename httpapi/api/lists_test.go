@@ -22,7 +22,10 @@ import (
 func collection(t testing.TB, k *record.Kind, n int) *apitest.App {
 	t.Helper()
 	a := apitest.Start(t)
-	kinds := []apitest.Part{apitest.File("Beach.txt", "", "hello"), apitest.File("b.png", "image/png", "\x89PNG\r\n\x1a\n"), apitest.File("c.pdf", "application/pdf", "%PDF-1.4"), apitest.File("d.bin", "", "\x00\x01\x02")}
+	kinds := []apitest.Part{
+		apitest.File("Beach.txt", "", "hello"), apitest.File("b.png", "image/png", "\x89PNG\r\n\x1a\n"),
+		apitest.File("c.pdf", "application/pdf", "%PDF-1.4"), apitest.File("d.bin", "", "\x00\x01\x02"),
+	}
 	for i := range n {
 		a.Clock.Advance(time.Second)
 		slug := fmt.Sprintf("%s-%02d", k.Name, i)
@@ -33,7 +36,10 @@ func collection(t testing.TB, k *record.Kind, n int) *apitest.App {
 		// Titles repeat, so that order by title has to go on by age.
 		name := fmt.Sprint([]string{"beta", "Alpha", "ähre", "", "zz"}[i%5])
 		if k == record.Files {
-			fields := map[string]string{"slug": slug, "isPublic": fmt.Sprint(i%2 == 0), "isFavorite": fmt.Sprint(i%3 == 0), "description": name, k.Limit: "1000"}
+			fields := map[string]string{
+				"slug": slug, "isPublic": fmt.Sprint(i%2 == 0), "isFavorite": fmt.Sprint(i%3 == 0), "description": name,
+				k.Limit: "1000",
+			}
 			if i%4 > 0 {
 				fields["newTags"] = fmt.Sprint("Four,mod ", i%5)
 				fields["folderName"] = []string{"In", "Out  of"}[i%2]
@@ -262,11 +268,16 @@ func TestListQueries(t *testing.T) {
 	for _, q := range []string{"type=picture", "type=Image", "type=image,video"} {
 		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?" + q, Raw: true}).Want(400)
 	}
-	text := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?limit=0&offset=-1&favorite=x&public=x&sort=x&type=x", Raw: true}).Want(400).Text("error")
+	text := a.Do(apitest.Request{
+		Method: "GET", Path: "/api/v1/files?limit=0&offset=-1&favorite=x&public=x&sort=x&type=x", Raw: true,
+	}).Want(400).Text("error")
 	for _, name := range []string{"limit", "offset", "favorite", "public", "sort", "type"} {
 		is.True(strings.Contains(strings.ToLower(text), name)) // all that is wrong is said at once
 	}
-	for _, q := range []string{"limit=1", "limit=500", "offset=10000000", "limit=", "q=%00", "q=%F0%9F%98%80", "tag=,&tags=a,,b", "limit=&offset=&cursor=&q=&tag=&tags=,,&favorite=&public=&sort="} {
+	for _, q := range []string{
+		"limit=1", "limit=500", "offset=10000000", "limit=", "q=%00", "q=%F0%9F%98%80", "tag=,&tags=a,,b",
+		"limit=&offset=&cursor=&q=&tag=&tags=,,&favorite=&public=&sort=",
+	} {
 		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes?" + q, Raw: true}).Want(200)
 	}
 	is.Equal(len(a.Get("/api/v1/notes?limit=1").IDs()), 1)
@@ -305,7 +316,9 @@ func TestCursorsAreOfOneQuery(t *testing.T) {
 	// A record that goes away does not end the walk.
 	first := a.Get("/api/v1/files?limit=2").Want(200)
 	a.Delete("/api/v1/files/" + first.IDs()[1]).Want(200)
-	is.Equal(a.Get("/api/v1/files?limit=1&cursor="+first.Text("nextCursor")).IDs(), a.Get("/api/v1/files?limit=2").IDs()[1:])
+	is.Equal(
+		a.Get("/api/v1/files?limit=1&cursor="+first.Text("nextCursor")).IDs(), a.Get("/api/v1/files?limit=2").IDs()[1:],
+	)
 }
 
 // TestListsOfAccounts: folders, keys and users are listed as records are.
@@ -336,7 +349,9 @@ func TestListsOfAccounts(t *testing.T) {
 			is.Equal(a.Get(path).Want(200).IDs(), newest) // by default
 			is.Equal(a.Get(path).At("total"), float64(len(newest)))
 			byName := a.Get(path + "?sort=title").Want(200).IDs()
-			is.Equal(slices.DeleteFunc(slices.Clone(byName), func(id string) bool { return slices.Contains(mine, id) }), []string{ids[1], ids[3], ids[2], ids[0], ids[4]})
+			is.Equal(slices.DeleteFunc(slices.Clone(byName), func(id string) bool {
+				return slices.Contains(mine, id)
+			}), []string{ids[1], ids[3], ids[2], ids[0], ids[4]})
 			for sort, want := range map[string][]string{"newest": newest, "oldest": oldest, "title": byName} {
 				for _, limit := range []int{1, 2, 5, 500} {
 					is.Equal(pages(a, path, "&sort="+sort, limit), want)
@@ -363,7 +378,9 @@ func TestListsOfAccounts(t *testing.T) {
 				got := a.Do(apitest.Request{Method: "GET", Path: path + "?" + q, Raw: true}).Want(400)
 				is.True(slices.Contains([]string{"bad_query", "bad_cursor"}, got.Text("code")))
 			}
-			text := a.Do(apitest.Request{Method: "GET", Path: path + "?limit=0&offset=-1&sort=x", Raw: true}).Want(400).Text("error")
+			text := a.Do(apitest.Request{
+				Method: "GET", Path: path + "?limit=0&offset=-1&sort=x", Raw: true,
+			}).Want(400).Text("error")
 			for _, name := range []string{"the parameter limit", "offset", "sort"} {
 				is.True(strings.Contains(strings.ToLower(text), name)) // all that is wrong is said at once
 			}

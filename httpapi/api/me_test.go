@@ -31,7 +31,10 @@ func TestMe(t *testing.T) {
 
 	is.Equal(bob.Patch("/api/v1/me", `{"displayName":"  Bob \t B. "}`).Want(200).Text("data.displayName"), "Bob B.")
 	// Nothing else of an account is the user's to change.
-	got = bob.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/me", JSON: `{"role":"admin","quotaBytes":1,"username":"root","disabled":true,"apiTokensDisabled":true}`, Raw: true}).Want(200)
+	got = bob.Do(apitest.Request{
+		Method: "PATCH", Path: "/api/v1/me",
+		JSON: `{"role":"admin","quotaBytes":1,"username":"root","disabled":true,"apiTokensDisabled":true}`, Raw: true,
+	}).Want(200)
 	is.Equal(got.Text("data.role"), "user")
 	is.Equal(got.Text("data.username"), "Bob")
 	is.Equal(got.Text("data.displayName"), "Bob B.")
@@ -44,7 +47,9 @@ func TestMe(t *testing.T) {
 	is.Equal(bob.Patch("/api/v1/me", `{"password":"second pass"}`).Want(422).Fields(), []string{"currentPassword"})
 	is.Equal(change("first pass", "short").Want(422).Fields(), []string{"password"})
 	is.Equal(change("first pass", "").Want(422).Fields(), []string{"password"})
-	is.Equal(bob.Patch("/api/v1/me", `{"currentPassword":"first pass","password":null}`).Want(422).Fields(), []string{"password"})
+	is.Equal(
+		bob.Patch("/api/v1/me", `{"currentPassword":"first pass","password":null}`).Want(422).Fields(), []string{"password"},
+	)
 	change("first pass", "second pass").Want(200)
 	is.Equal(change("first pass", "third pass").Want(422).Fields(), []string{"currentPassword"})
 	change("second pass", strings.Repeat("correct horse ba", 64)).Want(200)

@@ -96,7 +96,10 @@ func TestPatchWithTheAnswer(t *testing.T) {
 	}
 	t.Run("file", func(t *testing.T) {
 		a := a.With(t)
-		made := a.Upload(map[string]string{"newTags": "x,y", "folderName": "F", "maxViews": "3", "password": "p", "isPublic": "true"}, apitest.File("ü.txt", "", "hello")).Want(201)
+		made := a.Upload(
+			map[string]string{"newTags": "x,y", "folderName": "F", "maxViews": "3", "password": "p", "isPublic": "true"},
+			apitest.File("ü.txt", "", "hello"),
+		).Want(201)
 		check(t, a, "/api/v1/files/"+made.Text("id"))
 		made = a.Upload(nil, apitest.File("b.txt", "", "hello")).Want(201)
 		check(t, a, "/api/v1/files/"+made.Text("slug"))
@@ -110,7 +113,9 @@ func TestPatchWithTheAnswer(t *testing.T) {
 		}
 		for _, path := range paths {
 			got := a.Patch("/api/v1/"+path, `{}`).Want(200).Object("data")
-			is.Equal(a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/" + path, JSON: got, Raw: true}).Want(200).Object("data"), got)
+			is.Equal(
+				a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/" + path, JSON: got, Raw: true}).Want(200).Object("data"), got,
+			)
 		}
 	})
 	is.True(a.Sound())
@@ -130,19 +135,25 @@ func TestReadOnlyMembers(t *testing.T) {
 	for k, body := range apitest.Whole {
 		create := maps.Clone(own)
 		maps.Copy(create, apitest.Parse(t, body))
-		made := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path, JSON: create, Raw: true}).Want(201).Object("data")
+		made := a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/" + k.Path, JSON: create, Raw: true,
+		}).Want(201).Object("data")
 		is.True(made["id"] != own["id"])
 		is.Equal(made["kind"], k.Name)
 		is.Equal(made["hasPassword"], false)
 		is.Equal(fmt.Sprint(made[k.Counter]), "0")
 		is.True(made["createdAt"].(string) > "2020")
-		got := a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + made["id"].(string), JSON: own, Raw: true}).Want(200).Object("data")
+		got := a.Do(apitest.Request{
+			Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + made["id"].(string), JSON: own, Raw: true,
+		}).Want(200).Object("data")
 		delete(got, "updatedAt")
 		delete(made, "updatedAt")
 		is.Equal(got, made)
 	}
 	made := a.Upload(nil, apitest.File("a.txt", "", "hello")).Want(201)
-	got := a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/files/" + made.Text("id"), JSON: own, Raw: true}).Want(200).Object("data")
+	got := a.Do(apitest.Request{
+		Method: "PATCH", Path: "/api/v1/files/" + made.Text("id"), JSON: own, Raw: true,
+	}).Want(200).Object("data")
 	is.Equal(got["mimeType"], made.At("mimeType"))
 	is.Equal(fmt.Sprint(got["size"]), "5")
 	is.Equal(got["sha256"], made.At("sha256"))
@@ -167,7 +178,9 @@ func TestTakenSlugs(t *testing.T) {
 				create := apitest.Parse(t, body)
 				create["slug"], create["tags"] = slug, []any{"left", "over"}
 				is.Equal(a.Refused(apitest.Request{Method: "POST", Path: path, JSON: create}, 409).Text("code"), "slug_taken")
-				is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: path + "/" + id, JSON: create}, 409).Text("code"), "slug_taken")
+				is.Equal(
+					a.Refused(apitest.Request{Method: "PATCH", Path: path + "/" + id, JSON: create}, 409).Text("code"), "slug_taken",
+				)
 			}
 			is.Equal(a.Tags(), []string{})
 			// Case counts, an item's own slug is free to it, and a slug is free
@@ -184,10 +197,20 @@ func TestTakenSlugs(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		is := is.New(t)
 		a := a.With(t)
-		q := a.UploadRequest(map[string]string{"slug": "bobs", "newTags": "left,over", "folderName": "Left"}, apitest.File("b.txt", "", "x"))
+		q := a.UploadRequest(
+			map[string]string{"slug": "bobs", "newTags": "left,over", "folderName": "Left"}, apitest.File("b.txt", "", "x"),
+		)
 		is.Equal(a.Refused(q, 409).Text("code"), "slug_taken")
 		id := a.Upload(nil, apitest.File("c.txt", "", "x")).Want(201).Text("id")
-		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/files/" + id, JSON: `{"newSlug":"taken","folderName":"Left","tags":["left"]}`}, 409).Text("code"), "slug_taken")
+		is.Equal(
+			a.Refused(
+				apitest.Request{
+					Method: "PATCH", Path: "/api/v1/files/" + id, JSON: `{"newSlug":"taken","folderName":"Left","tags":["left"]}`,
+				},
+				409,
+			).Text("code"),
+			"slug_taken",
+		)
 		is.Equal(a.Get("/api/v1/folders").At("total"), 0.0)
 	})
 	is.True(a.Sound())
@@ -250,7 +273,9 @@ func TestWhatClientsRead(t *testing.T) {
 	})
 	t.Run("short links ignore a url of the target", func(t *testing.T) {
 		is := is.New(t)
-		got := a.With(t).Post("/api/v1/shorten", `{"originalUrl":"https://example.org/a","url":"https://example.org/a"}`).Want(201)
+		got := a.With(t).Post(
+			"/api/v1/shorten", `{"originalUrl":"https://example.org/a","url":"https://example.org/a"}`,
+		).Want(201)
 		is.Equal(got.Text("data.originalUrl"), "https://example.org/a")
 		is.Equal(got.Text("url"), "https://kist.example.org/s/"+got.Text("data.slug"))
 	})
@@ -258,7 +283,12 @@ func TestWhatClientsRead(t *testing.T) {
 		is := is.New(t)
 		a := a.With(t)
 		for _, source := range []string{"", "chrome://newtab/", "about:blank", "moz-extension://1/x.html"} {
-			got := a.Post("/api/v1/notes", map[string]any{"content": "", "title": "", "sourceUrl": source, "tags": nil, "slug": nil, "password": nil, "maxViews": nil}).Want(201)
+			got := a.Post(
+				"/api/v1/notes",
+				map[string]any{
+					"content": "", "title": "", "sourceUrl": source, "tags": nil, "slug": nil, "password": nil, "maxViews": nil,
+				},
+			).Want(201)
 			is.Equal(got.Text("data.sourceUrl"), source)
 			is.Equal(got.Text("data.content"), "")
 		}
@@ -296,7 +326,9 @@ func TestWhatClientsRead(t *testing.T) {
 		is := is.New(t)
 		a := a.With(t)
 		for _, origin := range []string{"chrome-extension://abc", "moz-extension://0-1", "https://evil.example", "null"} {
-			got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"x"}`, Header: http.Header{"Origin": {origin}}}).Want(201)
+			got := a.Do(apitest.Request{
+				Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"x"}`, Header: http.Header{"Origin": {origin}},
+			}).Want(201)
 			is.Equal(got.Header.Get("Access-Control-Allow-Origin"), "*")
 			is.Equal(got.Header.Get("Access-Control-Allow-Credentials"), "")
 		}

@@ -35,7 +35,10 @@ func TestUploadAndRead(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	made := a.Upload(map[string]string{"isPublic": "true", "newTags": "a,b", "folderName": "F"}, apitest.File("a b.txt", "application/octet-stream", "hello")).Want(201)
+	made := a.Upload(
+		map[string]string{"isPublic": "true", "newTags": "a,b", "folderName": "F"},
+		apitest.File("a b.txt", "application/octet-stream", "hello"),
+	).Want(201)
 	slug := made.Text("slug")
 	is.Equal(made.Text("url"), "https://kist.example.org/x/"+slug)
 	is.Equal(made.Text("mimeType"), "text/plain")
@@ -54,7 +57,10 @@ func TestRedirect(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/a","slug":"go","isPublic":true,"maxClicks":2,"url":"https://example.org/a"}`).Want(201)
+	a.Post(
+		"/api/v1/shorten",
+		`{"originalUrl":"https://example.org/a","slug":"go","isPublic":true,"maxClicks":2,"url":"https://example.org/a"}`,
+	).Want(201)
 	is.Equal(a.Visit("/s/go").Want(302).Header.Get("Location"), "https://example.org/a")
 	a.Visit("/s/go").Want(302)
 	a.Visit("/s/go").Want(410)

@@ -50,14 +50,19 @@ func TestCreatesAreRepeatable(t *testing.T) {
 		{"upload-requests", `{"title":"a"}`, `{"title":"b"}`, 201},
 		{"integrations/webhooks", `{"url":"https://example.org/a"}`, `{"url":"https://example.org/b"}`, 201},
 		{"remote-upload", `{"url":"https://example.org/a"}`, `{"url":"https://example.org/b"}`, 202},
-		{"admin/users", `{"username":"bob","password":"correct horse battery"}`, `{"username":"eve","password":"correct horse battery"}`, 201},
+		{
+			"admin/users", `{"username":"bob","password":"correct horse battery"}`,
+			`{"username":"eve","password":"correct horse battery"}`, 201,
+		},
 	} {
 		t.Run(tt.path, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			a := apitest.Start(t)
 			send := func(body, key string) *apitest.Answer {
-				return a.Do(apitest.Request{Method: "POST", Path: web.APIPath + tt.path, JSON: body, Header: http.Header{"Idempotency-Key": {key}}})
+				return a.Do(apitest.Request{
+					Method: "POST", Path: web.APIPath + tt.path, JSON: body, Header: http.Header{"Idempotency-Key": {key}},
+				})
 			}
 			first := send(tt.body, "one").Want(tt.status)
 			again := send(tt.body, "one").Want(tt.status)
@@ -104,14 +109,19 @@ func TestRepeatsAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for range 8 {
 		wait.Go(func() {
-			a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: http.Header{"Idempotency-Key": {"one"}}}).Want(201)
+			a.Do(apitest.Request{
+				Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: http.Header{"Idempotency-Key": {"one"}},
+			}).Want(201)
 		})
 	}
 	wait.Wait()
 	is.Equal(a.Get("/api/v1/notes").At("total"), 1.0)
 
 	text := func() string {
-		r := apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"b"}`, Header: http.Header{"Idempotency-Key": {"two"}, "Accept": {"text/plain"}}}
+		r := apitest.Request{
+			Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"b"}`,
+			Header: http.Header{"Idempotency-Key": {"two"}, "Accept": {"text/plain"}},
+		}
 		return string(a.Do(r).Want(201).Body)
 	}
 	is.Equal(text(), text())
@@ -199,7 +209,9 @@ func TestRepeatOfUnsureCreate(t *testing.T) {
 	stored := func(dir string, takeOver bool) *kv.Store {
 		s, err := kv.Open(dir, kv.Options{
 			Schema: tables.All, Log: kvtest.Quiet, Space: kvtest.SmallDisk,
-			Ship: ship.New(ship.Options{Remote: remote, Address: "s3://test/kist", Sync: true, TakeOver: takeOver, Log: kvtest.Quiet}),
+			Ship: ship.New(ship.Options{
+				Remote: remote, Address: "s3://test/kist", Sync: true, TakeOver: takeOver, Log: kvtest.Quiet,
+			}),
 		})
 		is.NoErr(err)
 		t.Cleanup(func() { _ = s.Close() })
@@ -214,7 +226,9 @@ func TestRepeatOfUnsureCreate(t *testing.T) {
 	}
 	first := stored(filepath.Join(t.TempDir(), "data"), false)
 	a := apitest.Start(t, func(c *web.Config) { is.NoErr(c.Store.Close()); c.Store = first })
-	q := apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: http.Header{"Idempotency-Key": {"one"}}}
+	q := apitest.Request{
+		Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: http.Header{"Idempotency-Key": {"one"}},
+	}
 
 	place := t.TempDir()
 	got, err := ship.Fetch(t.Context(), remote, time.Time{}, workcopy.Format, place)
@@ -311,7 +325,9 @@ func TestRepeatsOfRacingClients(t *testing.T) {
 	answers := map[string]map[any]bool{} // by kind and key
 	ask := func(kind, key string) {
 		path, body, _ := strings.Cut(kind, " ")
-		got := a.Do(apitest.Request{Method: "POST", Path: web.APIPath + path, JSON: body, Header: http.Header{"Idempotency-Key": {key + kind}}})
+		got := a.Do(apitest.Request{
+			Method: "POST", Path: web.APIPath + path, JSON: body, Header: http.Header{"Idempotency-Key": {key + kind}},
+		})
 		var id any
 		switch {
 		case got.Status == 201:
@@ -366,8 +382,13 @@ func TestRepeatsOfSecrets(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	cookie := a.Enter("ann", "correct horse")
 	ask := a.Do(apitest.As(cookie, "POST", "/api/v1/me/passkeys/options", nil)).Want(200)
-	passkey := map[string]any{"name": "phone", "ticket": ask.Text("ticket"), "passkey": apitest.NewSoftKey(a).Create(a, ask.At("passkey").(map[string]any))}
-	for path, body := range map[string]any{"keys": map[string]any{"name": "laptop"}, "setups": map[string]any{"program": "shell"}, "me/passkeys": passkey} {
+	passkey := map[string]any{
+		"name": "phone", "ticket": ask.Text("ticket"),
+		"passkey": apitest.NewSoftKey(a).Create(a, ask.At("passkey").(map[string]any)),
+	}
+	for path, body := range map[string]any{
+		"keys": map[string]any{"name": "laptop"}, "setups": map[string]any{"program": "shell"}, "me/passkeys": passkey,
+	} {
 		send := func(body any) *apitest.Answer {
 			r := apitest.As(cookie, "POST", web.APIPath+path, body)
 			r.Header.Set("Idempotency-Key", path)

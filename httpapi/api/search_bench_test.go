@@ -25,7 +25,8 @@ import (
 func BenchmarkSearch(b *testing.B) {
 	a := apitest.Start(b)
 	c := corpus.New()
-	a.NoErr(c.Fill(a.Server.Store, a.User.ID, record.Notes, 100_000, func() record.Body { return c.Note("") })) // of about 300 characters
+	// of about 300 characters
+	a.NoErr(c.Fill(a.Server.Store, a.User.ID, record.Notes, 100_000, func() record.Body { return c.Note("") }))
 	begun := time.Now()
 	a.Indexed()
 	wait, cancel := context.WithTimeout(b.Context(), 5*time.Minute)

@@ -55,10 +55,18 @@ func TestSearch(t *testing.T) {
 			if how == "index" {
 				a.Indexed()
 			}
-			id := a.Post("/api/v1/notes", map[string]any{"title": "Summer plans", "content": "Go to the *sea* <b>soon</b>", "tags": []string{"Long trip"}}).Want(201).Text("data.id")
+			id := a.Post(
+				"/api/v1/notes",
+				map[string]any{"title": "Summer plans", "content": "Go to the *sea* <b>soon</b>", "tags": []string{"Long trip"}},
+			).Want(201).Text("data.id")
 			a.Post("/api/v1/notes", map[string]any{"content": "\n untitled, the sea"}).Want(201)
-			a.Post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/sea", "title": "Sea", "isPublic": true}).Want(201)
-			slug := a.Upload(map[string]string{"isPublic": "true"}, apitest.File("sea story.txt", "", "Once upon a time there was a lighthouse keeper 😀 who lit the lamp.")).Want(201).Text("slug")
+			a.Post(
+				"/api/v1/bookmarks", map[string]any{"url": "https://example.org/sea", "title": "Sea", "isPublic": true},
+			).Want(201)
+			slug := a.Upload(
+				map[string]string{"isPublic": "true"},
+				apitest.File("sea story.txt", "", "Once upon a time there was a lighthouse keeper 😀 who lit the lamp."),
+			).Want(201).Text("slug")
 
 			is.Equal(found(a, "sea"), "sea story.txt|Sea|untitled, the sea|Summer plans")
 			is.Equal(found(a, "sea", "kind", "notes"), "untitled, the sea|Summer plans")
@@ -104,7 +112,9 @@ func TestSearchPages(t *testing.T) {
 	a := apitest.Start(t)
 	end := a.Indexed()
 	for i := range 25 {
-		a.Post("/api/v1/notes", map[string]any{"title": fmt.Sprintf("%s %02d", []string{"sea", "x"}[i%2], i), "content": "sea"}).Want(201)
+		a.Post(
+			"/api/v1/notes", map[string]any{"title": fmt.Sprintf("%s %02d", []string{"sea", "x"}[i%2], i), "content": "sea"},
+		).Want(201)
 	}
 	whole := found(a, "sea", "limit", "500")
 	is.Equal(len(strings.Split(whole, "|")), 25)
@@ -127,7 +137,10 @@ func TestSearchPages(t *testing.T) {
 		a.Get("/api/v1/search?q=other&cursor=" + cursor).Want(400)
 		end() // the same without the index
 	}
-	for _, bad := range []string{"?limit=0", "?limit=501", "?kind=cat", "?cursor=x", "?q=" + strings.Repeat("x", 1001), "?q=" + strings.Repeat("a+", 33)} {
+	for _, bad := range []string{
+		"?limit=0", "?limit=501", "?kind=cat", "?cursor=x", "?q=" + strings.Repeat("x", 1001),
+		"?q=" + strings.Repeat("a+", 33),
+	} {
 		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/search" + bad, Raw: true}).Want(400)
 	}
 }
@@ -143,7 +156,13 @@ func TestListsSearch(t *testing.T) {
 				a.Indexed()
 			}
 			for i := range 12 {
-				a.Post("/api/v1/notes", map[string]any{"title": fmt.Sprintf("%c sea", 'l'-i), "content": "x", "isFavorite": i%2 == 0, "tags": []string{[]string{"odd", "even"}[i%2]}}).Want(201)
+				a.Post(
+					"/api/v1/notes",
+					map[string]any{
+						"title": fmt.Sprintf("%c sea", 'l'-i), "content": "x", "isFavorite": i%2 == 0,
+						"tags": []string{[]string{"odd", "even"}[i%2]},
+					},
+				).Want(201)
 				a.Post("/api/v1/snippets", map[string]any{"title": "sea", "content": "x"}).Want(201)
 			}
 			a.Post("/api/v1/notes", map[string]any{"title": "hills", "content": "no water"}).Want(201)

@@ -23,7 +23,10 @@ func TestSettings(t *testing.T) {
 	a.Refused(a.UploadRequest(nil, apitest.File("a", "", "12345")), 413)
 	is.Equal(a.Patch("/api/v1/admin/settings", `{"maxUploadBytes":null}`).Want(200).At("data.maxUploadBytes"), nil)
 	a.Upload(nil, apitest.File("a", "", "12345")).Want(201)
-	for _, body := range []string{`{"maxUploadBytes":0}`, `{"maxUploadBytes":-1}`, `{"defaultQuotaBytes":"x"}`, `{"apiTokensDisabled":null}`, `{"apiTokensDisabled":"no"}`} {
+	for _, body := range []string{
+		`{"maxUploadBytes":0}`, `{"maxUploadBytes":-1}`, `{"defaultQuotaBytes":"x"}`, `{"apiTokensDisabled":null}`,
+		`{"apiTokensDisabled":"no"}`,
+	} {
 		a.Patch("/api/v1/admin/settings", body).Want(422)
 	}
 	// Turned off for all, keys are refused from the next request on; nothing

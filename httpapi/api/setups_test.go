@@ -38,14 +38,18 @@ func TestShareX(t *testing.T) {
 	shot := apitest.Picture(t)
 	sent := files.Send("shot ☂.png", shot).Want(201)
 	is.Equal(string(a.Visit(a.Path(files.Filled(files.URL, sent.Body))).Want(200).Body), shot)
-	is.True(strings.HasPrefix(apitest.MediaOf(a.Visit(a.Path(files.Filled(files.ThumbnailURL, sent.Body))).Want(200).Header), "image/"))
+	is.True(strings.HasPrefix(
+		apitest.MediaOf(a.Visit(a.Path(files.Filled(files.ThumbnailURL, sent.Body))).Want(200).Header), "image/",
+	))
 	for _, plain := range []string{"no picture", "\x89PNG\r\n\x1a\nbut cut off"} {
 		is.Equal(files.Filled(files.ThumbnailURL, files.Send("x.png", plain).Want(201).Body), "")
 	}
 
 	const hard = "a \"quote\", a \\ and a {brace}\n\tünïcode ☂ 🌂 %mo </script> \u2028"
 	pasted := text.Send("", hard).Want(201)
-	is.Equal(string(a.Visit(strings.Replace(a.Path(text.Filled(text.URL, pasted.Body)), "/v/", "/x/", 1)).Want(200).Body), hard)
+	is.Equal(
+		string(a.Visit(strings.Replace(a.Path(text.Filled(text.URL, pasted.Body)), "/v/", "/x/", 1)).Want(200).Body), hard,
+	)
 
 	const long = "https://example.org/a?b=%22c%22&d={e}#f"
 	short := links.Send("", long).Want(201)
@@ -95,7 +99,9 @@ func TestSetups(t *testing.T) {
 	is.Equal(setUp(a, "sharex", false).Uploader(0).Arguments["isPublic"], "false")
 	a.Post("/api/v1/setups", `{"program":"telnet"}`).Want(422)
 	a.Post("/api/v1/setups", `{}`).Want(422)
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/setups", JSON: `{"program":"shell"}`, Key: a.AddKey(a.User, people.ScopeAll)}).Want(403)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/setups", JSON: `{"program":"shell"}`, Key: a.AddKey(a.User, people.ScopeAll),
+	}).Want(403)
 }
 
 // TestBareAddresses: who asks for text has the addresses alone, and sentences
@@ -144,5 +150,6 @@ func TestBareAddresses(t *testing.T) {
 		is.True(strings.HasSuffix(string(got.Body), ".\n") && !strings.Contains(string(got.Body), `"code"`))
 		is.True(strings.Contains(string(got.Body), c.says))
 	}
-	is.Equal(apitest.MediaOf(bare(apitest.Request{Method: "GET", Path: "/api/v1/notes"}).Want(200).Header), web.JSONType) // lists have no other form
+	// lists have no other form
+	is.Equal(apitest.MediaOf(bare(apitest.Request{Method: "GET", Path: "/api/v1/notes"}).Want(200).Header), web.JSONType)
 }

@@ -54,13 +54,27 @@ func TestTagNames(t *testing.T) {
 	a.Post("/api/v1/notes", `{"content":"x","tags":["Caf\u00e9","CAFE\u0301"]}`).Want(201)
 	is.Equal(a.Tags(), []string{"Café", "Straße und Weg"})
 
-	for _, bad := range []any{"", " ", "\u2003", chars(65), "a,b", "a\x00", "a\x07", "a\u202eb", 5, true, []any{"a"}, nil} {
-		is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/tags", JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
-		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/tags/" + id, JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
+	for _, bad := range []any{
+		"", " ", "\u2003", chars(65), "a,b", "a\x00", "a\x07", "a\u202eb", 5, true, []any{"a"}, nil,
+	} {
+		is.Equal(
+			a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/tags", JSON: map[string]any{"name": bad}}, 422).Fields(),
+			[]string{"name"},
+		)
+		is.Equal(
+			a.Refused(
+				apitest.Request{Method: "PATCH", Path: "/api/v1/tags/" + id, JSON: map[string]any{"name": bad}}, 422,
+			).Fields(),
+			[]string{"name"},
+		)
 	}
 	a.Made("/api/v1/tags", map[string]any{"name": chars(64)})
-	is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/tags/" + id, JSON: `{"name":"café"}`}, 409).Text("code"), "tag_taken")
-	is.Equal(a.Patch("/api/v1/tags/"+id, `{"name":"strasse und WEG"}`).Want(200).Text("data.name"), "strasse und WEG") // its own name in another case
+	is.Equal(
+		a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/tags/" + id, JSON: `{"name":"café"}`}, 409).Text("code"),
+		"tag_taken",
+	)
+	// its own name in another case
+	is.Equal(a.Patch("/api/v1/tags/"+id, `{"name":"strasse und WEG"}`).Want(200).Text("data.name"), "strasse und WEG")
 }
 
 // TestTagsOfRecords: a new name shows on all records, counts follow, and a
@@ -144,9 +158,17 @@ func TestBadMerges(t *testing.T) {
 		`{}`, `{"into":null}`, `{"into":""}`, `{"into":5}`, `{"into":"one"}`, `{"into":"` + id + `"}`, `{"into":"01890a5d-ac96-774b-bcce-b302099a8057"}`,
 		`{"into":"00000000-0000-0000-0000-000000000000"}`, `{"into":["` + id + `"]}`,
 	} {
-		is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/tags/" + id + "/merge", JSON: body}, 422).Fields(), []string{"into"})
+		is.Equal(
+			a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/tags/" + id + "/merge", JSON: body}, 422).Fields(),
+			[]string{"into"},
+		)
 	}
-	a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/tags/01890a5d-ac96-774b-bcce-b302099a8057/merge", JSON: `{"into":"` + id + `"}`}, 404)
+	a.Refused(
+		apitest.Request{
+			Method: "POST", Path: "/api/v1/tags/01890a5d-ac96-774b-bcce-b302099a8057/merge", JSON: `{"into":"` + id + `"}`,
+		},
+		404,
+	)
 }
 
 func TestFolders(t *testing.T) {
@@ -160,17 +182,31 @@ func TestFolders(t *testing.T) {
 	is.Equal(made.At("data.count"), 0.0)
 	a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/folders", JSON: `{"name":"HOLI DAYS"}`}, 409)
 	for _, bad := range []any{"", " ", chars(513), "a\x00", "a\x07", 5, true, nil} {
-		is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/folders", JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
-		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/folders/" + id, JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
+		is.Equal(
+			a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/folders", JSON: map[string]any{"name": bad}}, 422).Fields(),
+			[]string{"name"},
+		)
+		is.Equal(
+			a.Refused(
+				apitest.Request{Method: "PATCH", Path: "/api/v1/folders/" + id, JSON: map[string]any{"name": bad}}, 422,
+			).Fields(),
+			[]string{"name"},
+		)
 	}
 	up := a.Upload(map[string]string{"folderId": id}, apitest.File("a.txt", "", "x")).Want(201)
 	is.Equal(up.Text("folder.name"), "Holi days")
-	is.Equal(a.Upload(map[string]string{"folderName": "holi  DAYS"}, apitest.File("b.txt", "", "x")).Want(201).Text("folder.id"), id)
+	is.Equal(
+		a.Upload(map[string]string{"folderName": "holi  DAYS"}, apitest.File("b.txt", "", "x")).Want(201).Text("folder.id"),
+		id,
+	)
 	other := a.Upload(map[string]string{"folderName": "New"}, apitest.File("c.txt", "", "x")).Want(201).Text("folder.id")
 	is.Equal(a.Get("/api/v1/folders").At("total"), 2.0)
 	is.Equal(a.Get("/api/v1/folders").At("data.1.count"), 2.0)
 	is.Equal(a.Patch("/api/v1/folders/"+id, `{"name":"Trips"}`).Want(200).At("data.count"), 2.0)
-	is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/folders/" + id, JSON: `{"name":"new"}`}, 409).Text("code"), "folder_taken")
+	is.Equal(
+		a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/folders/" + id, JSON: `{"name":"new"}`}, 409).Text("code"),
+		"folder_taken",
+	)
 	path := "/api/v1/files/" + up.Text("id")
 	is.Equal(a.Get(path).Text("data.folder.name"), "Trips")
 	is.Equal(a.Patch(path, `{"folderId":"`+other+`"}`).Want(200).Text("data.folder.name"), "New")
@@ -194,7 +230,9 @@ func TestTagsOfFiles(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	x, y := a.Made("/api/v1/tags", `{"name":"x"}`), a.Made("/api/v1/tags", `{"name":"y"}`)
-	up := a.Upload(map[string]string{"tagIds": `["` + x + `"]`, "newTags": "Z, ,X"}, apitest.File("a.txt", "", "x")).Want(201)
+	up := a.Upload(
+		map[string]string{"tagIds": `["` + x + `"]`, "newTags": "Z, ,X"}, apitest.File("a.txt", "", "x"),
+	).Want(201)
 	path := "/api/v1/files/" + up.Text("id")
 	names := func(g *apitest.Answer) (all []string) {
 		for _, tag := range g.At("data.tags").([]any) {
@@ -203,13 +241,24 @@ func TestTagsOfFiles(t *testing.T) {
 		return all
 	}
 	is.Equal(names(a.Get(path)), []string{"Z", "x"})
-	is.Equal(names(a.Patch(path, map[string]any{"addTagIds": []string{strings.ToUpper(y), x}}).Want(200)), []string{"Z", "x", "y"})
+	is.Equal(
+		names(a.Patch(path, map[string]any{"addTagIds": []string{strings.ToUpper(y), x}}).Want(200)), []string{"Z", "x", "y"},
+	)
 	is.Equal(names(a.Patch(path, map[string]any{"removeTagIds": []string{x}}).Want(200)), []string{"Z", "y"})
-	is.Equal(names(a.Patch(path, map[string]any{"addTagIds": []string{x}, "removeTagIds": []string{y, x}}).Want(200)), []string{"Z"})
+	is.Equal(
+		names(a.Patch(path, map[string]any{"addTagIds": []string{x}, "removeTagIds": []string{y, x}}).Want(200)),
+		[]string{"Z"},
+	)
 	is.Equal(names(a.Patch(path, `{"tags":["new","Y"]}`).Want(200)), []string{"new", "y"})
-	is.Equal(names(a.Do(apitest.Request{Method: "PATCH", Path: path, Raw: true, JSON: `{"tags":[{"name":"x"},"z"]}`}).Want(200)), []string{"x", "Z"})
+	is.Equal(
+		names(a.Do(apitest.Request{Method: "PATCH", Path: path, Raw: true, JSON: `{"tags":[{"name":"x"},"z"]}`}).Want(200)),
+		[]string{"x", "Z"},
+	)
 	for _, bad := range []string{`[{}]`, `[{"name":5}]`, `[{"name":""}]`, `[["x"]]`, `[null]`} {
-		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: path, JSON: `{"tags":` + bad + `}`}, 422).Fields(), []string{"tags"})
+		is.Equal(
+			a.Refused(apitest.Request{Method: "PATCH", Path: path, JSON: `{"tags":` + bad + `}`}, 422).Fields(),
+			[]string{"tags"},
+		)
 	}
 	is.Equal(names(a.Patch(path, `{"tags":null}`).Want(200)), nil)
 }

@@ -32,7 +32,12 @@ func TestImport(t *testing.T) {
 		is.Equal(done.At("data.made.bookmark"), want)
 		is.Equal(done.At("data.there"), float64(i))
 		is.Equal(done.At("data.refused"), 1.0)
-		is.Equal(done.At("data.remarks").([]any)[0], map[string]any{"at": "line 4", "name": "evil", "refused": true, "text": "The URL must be an absolute http or https address."})
+		is.Equal(
+			done.At("data.remarks").([]any)[0],
+			map[string]any{
+				"at": "line 4", "name": "evil", "refused": true, "text": "The URL must be an absolute http or https address.",
+			},
+		)
 		is.Equal(done.At("data.progress"), 100.0)
 	}
 	list := a.Get("/api/v1/import").Want(200)
@@ -43,7 +48,9 @@ func TestImport(t *testing.T) {
 		t.Error("the file was kept", err)
 	}
 
-	failed := a.MovedIn(a.MoveIn(map[string]string{"format": "linkding"}, "x.json", `{"results":[{"url":"https://kept.test"},`))
+	failed := a.MovedIn(a.MoveIn(
+		map[string]string{"format": "linkding"}, "x.json", `{"results":[{"url":"https://kept.test"},`,
+	))
 	is.Equal(failed.Text("data.state"), "failed")
 	is.Equal(failed.Text("data.error"), "It is not complete JSON: it ends too early.")
 	is.Equal(failed.At("data.made.bookmark"), 1.0)
@@ -76,7 +83,12 @@ func TestImportUpdate(t *testing.T) {
 		is.Equal(done.At("data.updated"), 1.0)
 		is.Equal(done.At("data.progress"), 100.0)
 		is.Equal(len(done.At("data.remarks").([]any)), 2)
-		is.Equal(done.Text("data.remarks.0.text"), map[string]string{"true": "This would be filled in: description, tag x.", "false": "Filled in: description, tag x."}[dry])
+		is.Equal(
+			done.Text("data.remarks.0.text"),
+			map[string]string{
+				"true": "This would be filled in: description, tag x.", "false": "Filled in: description, tag x.",
+			}[dry],
+		)
 		is.Equal(done.Text("data.remarks.1.at"), `member "unknown"`)
 	}
 	is.Equal(a.Get("/api/v1/bookmarks?tag=x").Want(200).Text("data.0.title"), "Mine")
@@ -138,7 +150,10 @@ func TestImportCutShort(t *testing.T) {
 	}))
 	got := a.Get("/api/v1/import/" + left.ID.String()).Want(200)
 	is.Equal(got.Text("data.state"), "stopped")
-	is.Equal(got.Text("data.error"), "The server was stopped during the import. Imported items stay. To continue, import the file again.")
+	is.Equal(
+		got.Text("data.error"),
+		"The server was stopped during the import. Imported items stay. To continue, import the file again.",
+	)
 	for _, err := range a.Server.Blobs.All() {
 		t.Error("the file was kept", err)
 	}
@@ -149,7 +164,9 @@ func TestExport(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	a.Upload(map[string]string{"slug": "one", "password": "open sesame"}, apitest.File("a.txt", "text/plain", "hello")).Want(201)
+	a.Upload(
+		map[string]string{"slug": "one", "password": "open sesame"}, apitest.File("a.txt", "text/plain", "hello"),
+	).Want(201)
 	a.Post("/api/v1/notes", map[string]any{"content": "a note", "tags": []string{"x"}}).Want(201)
 	head := a.Do(apitest.Request{Method: "HEAD", Path: "/api/v1/export"}).Want(200)
 	is.Equal(len(head.Body), 0)

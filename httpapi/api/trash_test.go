@@ -30,7 +30,10 @@ func TestTrash(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	a.Upload(map[string]string{"isPublic": "true", "slug": "file", "folderName": "F", "newTags": "x"}, apitest.File("a.txt", "text/plain", "hello")).Want(201)
+	a.Upload(
+		map[string]string{"isPublic": "true", "slug": "file", "folderName": "F", "newTags": "x"},
+		apitest.File("a.txt", "text/plain", "hello"),
+	).Want(201)
 	for path, body := range map[string]string{
 		"bookmarks": `{"url":"https://example.org/","title":"A bookmark"`, "notes": `{"content":"c","title":"A note"`, "snippets": `{"content":"c","title":"A snippet"`,
 		"recipes": `{"title":"A recipe"`, "games": `{"title":"A game"`, "shorten": `{"originalUrl":"https://example.org/","description":"A link"`,
@@ -55,7 +58,10 @@ func TestTrash(t *testing.T) {
 	}
 	is.Equal(a.Get("/api/v1/search?q=note").Want(200).At("total"), 0.0)
 	got := a.Get("/api/v1/trash").Want(200)
-	is.Equal(column(got, "title"), []string{"A collection", "A link", "A game", "A recipe", "A snippet", "A note", "A bookmark", "a.txt"})
+	is.Equal(
+		column(got, "title"),
+		[]string{"A collection", "A link", "A game", "A recipe", "A snippet", "A note", "A bookmark", "a.txt"},
+	)
 	is.Equal(got.Text("data.7.slug"), "file")
 	is.Equal(got.Text("data.7.deletedBy"), "test")
 	is.True(got.At("data.7.size").(float64) > 5)
@@ -80,7 +86,9 @@ func TestTrash(t *testing.T) {
 	}
 	is.Equal(paged, column(got, "id"))
 
-	back := a.Post("/api/v1/trash/restore", map[string]any{"ids": append([]string{"01890a5d-ac96-774b-bcce-b302099a8057"}, ids...)}).Want(200)
+	back := a.Post(
+		"/api/v1/trash/restore", map[string]any{"ids": append([]string{"01890a5d-ac96-774b-bcce-b302099a8057"}, ids...)},
+	).Want(200)
 	is.Equal(column(back, "id"), ids)
 	is.Equal(column(back, "formerSlug")[0], "<nil>")
 	is.Equal(a.State(), before)
@@ -114,7 +122,9 @@ func TestRestoreWithoutSlug(t *testing.T) {
 // latest is the path of the newest row of an activity log, but for the one that says
 // that the key was used, which is written within a second of the first request.
 func latest(log *apitest.Answer) string {
-	return fmt.Sprintf("data.%d.", slices.IndexFunc(column(log, "event"), func(event string) bool { return event != "key_used" }))
+	return fmt.Sprintf("data.%d.", slices.IndexFunc(column(log, "event"), func(event string) bool {
+		return event != "key_used"
+	}))
 }
 
 // A key with the scope write can destroy nothing.
@@ -173,7 +183,10 @@ func TestVersions(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	for path, body := range map[string][2]string{"notes": {`"content":"one"`, `"content":"two"`}, "snippets": {`"content":"one"`, `"content":"two"`}, "recipes": {`"title":"one"`, `"title":"two"`}} {
+	for path, body := range map[string][2]string{
+		"notes": {`"content":"one"`, `"content":"two"`}, "snippets": {`"content":"one"`, `"content":"two"`},
+		"recipes": {`"title":"one"`, `"title":"two"`},
+	} {
 		at := "/api/v1/" + path + "/" + a.Post("/api/v1/"+path, "{"+body[0]+"}").Want(201).Text("data.id")
 		is.Equal(a.Get(at+"/versions").Want(200).At("total"), 0.0)
 		a.Patch(at, `{"isFavorite":true}`).Want(200)

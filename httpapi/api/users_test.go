@@ -24,7 +24,9 @@ func TestUsers(t *testing.T) {
 	is.Equal(a.Get(path).Want(200).Object("data"), made.Object("data"))
 	is.Equal(a.Get("/api/v1/admin/users").Want(200).At("total"), 2.0)
 
-	is.Equal(a.Post("/api/v1/admin/users", `{"username":"bOB","password":"long enough"}`).Want(409).Text("code"), "username_taken")
+	is.Equal(
+		a.Post("/api/v1/admin/users", `{"username":"bOB","password":"long enough"}`).Want(409).Text("code"), "username_taken",
+	)
 	is.Equal(a.Patch(path, `{"username":"ANN"}`).Want(409).Text("code"), "username_taken")
 	is.Equal(a.Patch(path, `{"username":"BOB"}`).Want(200).Text("data.username"), "BOB")
 	for body, field := range map[string]string{
@@ -37,7 +39,10 @@ func TestUsers(t *testing.T) {
 		is.Equal(a.Post("/api/v1/admin/users", body).Want(422).Fields(), []string{field})
 	}
 	is.Equal(a.Get("/api/v1/admin/users").Want(200).At("total"), 2.0)
-	for _, body := range []string{`{"role":null}`, `{"role":""}`, `{"disabled":null}`, `{"username":null}`, `{"username":" "}`, `{"password":null}`, `{"password":""}`, `{"quotaBytes":-1}`} {
+	for _, body := range []string{
+		`{"role":null}`, `{"role":""}`, `{"disabled":null}`, `{"username":null}`, `{"username":" "}`, `{"password":null}`,
+		`{"password":""}`, `{"quotaBytes":-1}`,
+	} {
 		a.Patch(path, body).Want(422)
 	}
 

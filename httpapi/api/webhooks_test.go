@@ -61,7 +61,9 @@ func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	a := apitest.Start(t).With(t)
 	is.Equal(string(a.Get(apitest.HooksAt).Want(200).Body), `{"webhooks":[],"data":[]}`)
-	made := a.Post(apitest.HooksAt, map[string]any{"name": "  home  ", "url": "HTTPS://Example.org/hook", "secret": "hush-hush"}).Want(201)
+	made := a.Post(
+		apitest.HooksAt, map[string]any{"name": "  home  ", "url": "HTTPS://Example.org/hook", "secret": "hush-hush"},
+	).Want(201)
 	id := made.Text("webhook.id")
 	is.Equal(made.Object("webhook"), made.Object("data"))
 	is.Equal(made.Text("data.name"), "home")
@@ -77,7 +79,13 @@ func TestWebhooks(t *testing.T) {
 
 	at := apitest.HooksAt + "/" + id
 	is.Equal(a.Get(at).Want(200).Object("data"), made.Object("data"))
-	got := a.Patch(at, map[string]any{"events": []string{"note.created", "file.uploaded"}, "format": "discord", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "enabled": false}).Want(200)
+	got := a.Patch(
+		at,
+		map[string]any{
+			"events": []string{"note.created", "file.uploaded"}, "format": "discord",
+			"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "enabled": false,
+		},
+	).Want(200)
 	is.Equal(got.At("data.events.1"), "file.uploaded")
 	is.Equal(got.Text("webhook.format"), "discord")
 	is.Equal(got.Text("data.name"), "home")
@@ -137,18 +145,28 @@ func TestBadWebhooks(t *testing.T) {
 		got := a.Do(apitest.Request{Method: "POST", Path: apitest.HooksAt, JSON: text, Raw: true}).Want(422)
 		is.Equal(got.Fields(), []string{want})
 		if text != "{}" {
-			is.True(slices.Contains(a.Do(apitest.Request{Method: "PATCH", Path: apitest.HooksAt + "/" + id, JSON: strings.Replace(text, "null", `["*"]`, 1), Raw: true}).Want(422).Fields(), want))
+			is.True(slices.Contains(
+				a.Do(apitest.Request{
+					Method: "PATCH", Path: apitest.HooksAt + "/" + id, JSON: strings.Replace(text, "null", `["*"]`, 1), Raw: true,
+				}).Want(422).Fields(),
+				want,
+			))
 		}
 	}
 	is.Equal(string(a.Get(apitest.HooksAt).Body), before)
-	got := a.Do(apitest.Request{Method: "POST", Path: apitest.HooksAt, JSON: `{"url":"http://192.168.1.1/","events":["x"],"secret":"whsec_x"}`, Raw: true}).Want(422)
+	got := a.Do(apitest.Request{
+		Method: "POST", Path: apitest.HooksAt, JSON: `{"url":"http://192.168.1.1/","events":["x"],"secret":"whsec_x"}`,
+		Raw: true,
+	}).Want(422)
 	is.Equal(got.Fields(), []string{"events", "secret", "url"}) // all at once
 	is.True(strings.Contains(got.Text("fields.url"), "--allow-outbound 192.168.1.1"))
 	is.True(strings.Contains(got.Text("fields.events"), "number 1 must be one of: file.uploaded, "))
 	for range jobs.MaxWebhooks - 1 {
 		a.Post(apitest.HooksAt, map[string]any{"url": "https://example.org/"}).Want(201)
 	}
-	is.Equal(a.Post(apitest.HooksAt, map[string]any{"url": "https://example.org/"}).Want(403).Text("code"), "too_many_webhooks")
+	is.Equal(
+		a.Post(apitest.HooksAt, map[string]any{"url": "https://example.org/"}).Want(403).Text("code"), "too_many_webhooks",
+	)
 }
 
 // An event arrives signed, is in the log with request and answer, and can be
@@ -162,7 +180,9 @@ func TestDelivery(t *testing.T) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	id := a.Post(apitest.HooksAt, map[string]any{"url": address, "secret": secret}).Want(201).Text("data.id")
 	at := apitest.HooksAt + "/" + id
-	note := a.Post("/api/v1/notes", map[string]any{"title": "T", "content": "c", "tags": []string{"x"}, "password": "open sesame"}).Want(201)
+	note := a.Post(
+		"/api/v1/notes", map[string]any{"title": "T", "content": "c", "tags": []string{"x"}, "password": "open sesame"},
+	).Want(201)
 	d := apitest.Next(t, got)
 	is.Equal(d.Event, "note.created")
 	hook, err := standardwebhooks.NewWebhook(secret)
@@ -204,7 +224,9 @@ func TestDelivery(t *testing.T) {
 	is.Equal(string(a.Do(apitest.Request{Method: "POST", Path: at + "/test"}).Want(200).Body), `{"ok":true,"status":200}`)
 	is.Equal(apitest.Next(t, got).Event, "webhook.test")
 	is.True(done(2)())
-	for _, text := range []string{a.Logged.String(), string(a.Get(apitest.HooksAt).Body), string(log.Body), string(d.Body)} {
+	for _, text := range []string{
+		a.Logged.String(), string(a.Get(apitest.HooksAt).Body), string(log.Body), string(d.Body),
+	} {
 		is.True(!strings.Contains(text, "MfKQ9r8GKYqr"))
 	}
 	is.True(!strings.Contains(a.Logged.String(), "/hook")) // the address may be a secret too
@@ -226,7 +248,9 @@ func TestEventsHaveTheRecord(t *testing.T) {
 		is.Equal(fmt.Sprint(d.Data(t)), fmt.Sprint(answer.Want(200).Object("data")))
 	}
 	photo, _ := apitest.Photo(t, "all.jpg")
-	file := a.Upload(map[string]string{"isPublic": "true", "tags": "sea", "folderName": "summer"}, apitest.File("all.jpg", "", photo)).Want(201).Text("id")
+	file := a.Upload(
+		map[string]string{"isPublic": "true", "tags": "sea", "folderName": "summer"}, apitest.File("all.jpg", "", photo),
+	).Want(201).Text("id")
 	is.Equal(a.Get("/api/v1/files/"+file).At("data.metadata"), "kept")
 	same("file.uploaded", a.Get("/api/v1/files/"+file))
 	for kind, body := range map[string]string{
@@ -241,7 +265,9 @@ func TestEventsHaveTheRecord(t *testing.T) {
 		a.Patch(item, `{"isFavorite":true}`).Want(200)
 		same(made.Text("data.kind")+".updated", a.Get(item))
 	}
-	live := a.Post("/api/v1/collections", `{"title":"live","isPublic":true,"source":{"tag":"sea"}}`).Want(201).Text("data.id")
+	live := a.Post(
+		"/api/v1/collections", `{"title":"live","isPublic":true,"source":{"tag":"sea"}}`,
+	).Want(201).Text("data.id")
 	same("collection.created", a.Get("/api/v1/collections/"+live))
 	before := a.Get("/api/v1/collections/" + live).Object("data")
 	a.Delete("/api/v1/collections/" + live).Want(200)
@@ -255,7 +281,9 @@ func TestWebhookTest(t *testing.T) {
 	t.Parallel()
 	a := apitest.Start(t).With(t)
 	address, got := a.Receiver(t, 503)
-	at := apitest.HooksAt + "/" + a.Post(apitest.HooksAt, map[string]any{"url": address, "enabled": false, "format": "discord", "name": "n"}).Want(201).Text("data.id")
+	at := apitest.HooksAt + "/" + a.Post(
+		apitest.HooksAt, map[string]any{"url": address, "enabled": false, "format": "discord", "name": "n"},
+	).Want(201).Text("data.id")
 	answer := a.Do(apitest.Request{Method: "POST", Path: at + "/test"}).Want(200)
 	is.Equal(string(answer.Body), `{"ok":false,"status":503,"error":"The target answered 503 Service Unavailable."}`)
 	is.True(strings.Contains(string(apitest.Next(t, got).Body), `"embeds":[{"title":"n"`))
@@ -280,7 +308,9 @@ func TestLogOfUnsent(t *testing.T) {
 	at := apitest.HooksAt + "/" + id
 	big := jobs.Notice{Title: strings.Repeat("x", 6<<20)} // eleven do not go into a queue
 	for range 11 {
-		a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error { return jobs.Emit(tx, a.User.ID, jobs.UploadReceived, tx.NewID(), big) }))
+		a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
+			return jobs.Emit(tx, a.User.ID, jobs.UploadReceived, tx.NewID(), big)
+		}))
 	}
 	log := a.Get(at + "/deliveries").Want(200)
 	is.Equal(log.At("data.0.state"), "parked")
@@ -329,12 +359,16 @@ func TestEventsOfEveryPath(t *testing.T) {
 		a.Delete("/api/v1/" + k.Path + "/" + id).Want(200)
 		of(k.Name + ".deleted")
 		a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path, JSON: `{"maxViews":0}`, Raw: true}).Want(422)
-		a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id, JSON: `{"isPublic":true}`, Raw: true}).Want(404)
+		a.Do(apitest.Request{
+			Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id, JSON: `{"isPublic":true}`, Raw: true,
+		}).Want(404)
 		of()
 	}
 
 	// Files: one upload, several at once, and a request that is repeated.
-	slug := a.Upload(map[string]string{"newTags": "a,b", "folderName": "F"}, apitest.File("a.txt", "", "x")).Want(201).Text("slug")
+	slug := a.Upload(
+		map[string]string{"newTags": "a,b", "folderName": "F"}, apitest.File("a.txt", "", "x"),
+	).Want(201).Text("slug")
 	of("file.uploaded")
 	a.Upload(nil, apitest.File("a.txt", "", "x"), apitest.File("b.txt", "", "y")).Want(201)
 	of("file.uploaded", "file.uploaded")
@@ -378,7 +412,9 @@ func TestEventsOfEveryPath(t *testing.T) {
 	for i, action := range []string{"approve", "reject"} {
 		a.Patch(queue+"/"+items[i], map[string]any{"action": action}).Want(200)
 		a.Patch(queue+"/"+items[i], map[string]any{"action": action}).Want(409)
-		of(map[string][]string{"approve": {"upload_request.approved", "file.uploaded"}, "reject": {"upload_request.rejected"}}[action]...)
+		of(map[string][]string{
+			"approve": {"upload_request.approved", "file.uploaded"}, "reject": {"upload_request.rejected"},
+		}[action]...)
 	}
 	a.Leave(link, nil, nil).Want(422)
 	a.Patch("/api/v1/upload-requests/"+asked, map[string]any{"requiresApproval": false}).Want(200)
@@ -400,7 +436,9 @@ func TestEventsOfEveryPath(t *testing.T) {
 	// Shared by phones.
 	a.Do(a.ShareSheet(map[string]string{"title": "t", "text": "hello"})).Want(303)
 	a.Do(a.ShareSheet(map[string]string{"url": "https://go.dev"})).Want(303)
-	a.Do(a.ShareSheet(map[string]string{}, apitest.File("a.txt", "text/plain", "aaa"), apitest.File("b.txt", "text/plain", "bbb"))).Want(303)
+	a.Do(a.ShareSheet(
+		map[string]string{}, apitest.File("a.txt", "text/plain", "aaa"), apitest.File("b.txt", "text/plain", "bbb"),
+	)).Want(303)
 	of("note.created", "bookmark.created", "file.uploaded", "file.uploaded")
 
 	// A change of a tag or folder is not a change of its items.
@@ -413,24 +451,35 @@ func TestEventsOfEveryPath(t *testing.T) {
 	of()
 
 	// Views, limits and ends.
-	for action, want := range map[string][]string{"make_private": {"limit.reached"}, "delete": {"limit.reached", "snippet.deleted"}} {
-		slug := a.Post("/api/v1/snippets", fmt.Sprintf(`{"content":"c","isPublic":true,"maxViews":1,"maxViewsAction":%q}`, action)).Want(201).Text("data.slug")
+	for action, want := range map[string][]string{
+		"make_private": {"limit.reached"}, "delete": {"limit.reached", "snippet.deleted"},
+	} {
+		slug := a.Post(
+			"/api/v1/snippets", fmt.Sprintf(`{"content":"c","isPublic":true,"maxViews":1,"maxViewsAction":%q}`, action),
+		).Want(201).Text("data.slug")
 		of("snippet.created")
 		a.Visit("/x/" + slug).Want(200)
 		of(want...)
 		a.Visit("/x/" + slug)
 		of()
 	}
-	slug = a.Post("/api/v1/shorten", `{"originalUrl":"https://go.dev","isPublic":true,"maxClicks":1}`).Want(201).Text("data.slug")
+	slug = a.Post(
+		"/api/v1/shorten", `{"originalUrl":"https://go.dev","isPublic":true,"maxClicks":1}`,
+	).Want(201).Text("data.slug")
 	a.Visit("/s/" + slug).Want(302)
 	of("shortlink.created", "limit.reached")
-	slug = a.Upload(map[string]string{"isPublic": "true", "maxViews": "1", "maxViewsAction": "delete"}, apitest.File("v.txt", "", "v")).Want(201).Text("slug")
+	slug = a.Upload(
+		map[string]string{"isPublic": "true", "maxViews": "1", "maxViewsAction": "delete"}, apitest.File("v.txt", "", "v"),
+	).Want(201).Text("slug")
 	a.Visit("/x/" + slug).Want(200)
 	of("file.uploaded", "limit.reached", "file.deleted")
 	slug = a.Post("/api/v1/notes", `{"content":"c","isPublic":true,"maxViews":1}`).Want(201).Text("data.slug")
 	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/" + slug, Anyone: true, JSON: `{}`}).Want(200)
 	of("note.created", "limit.reached")
-	slug = a.Post("/api/v1/shorten", `{"originalUrl":"https://go.dev","isPublic":true,"expiresAt":"`+a.Clock.Now().Add(time.Hour).Format(time.RFC3339)+`"}`).Want(201).Text("data.slug")
+	slug = a.Post(
+		"/api/v1/shorten",
+		`{"originalUrl":"https://go.dev","isPublic":true,"expiresAt":"`+a.Clock.Now().Add(time.Hour).Format(time.RFC3339)+`"}`,
+	).Want(201).Text("data.slug")
 	of("shortlink.created")
 	a.Visit("/s/" + slug).Want(302)
 	of()
@@ -497,11 +546,18 @@ func TestWebhookFormats(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	bad := a.Post(apitest.HooksAt, `{"url":"https://ntfy.example.org/","format":"ntfy","events":["file.uploaded"]}`).Want(422)
+	bad := a.Post(
+		apitest.HooksAt, `{"url":"https://ntfy.example.org/","format":"ntfy","events":["file.uploaded"]}`,
+	).Want(422)
 	is.Equal(bad.At("fields.url"), "must be that of an ntfy topic: the server, / and the topic")
-	at := apitest.HooksAt + "/" + a.Post(apitest.HooksAt, `{"url":"https://ntfy.example.org/topic","format":"ntfy","enabled":false}`).Want(201).Text("data.id")
+	at := apitest.HooksAt + "/" + a.Post(
+		apitest.HooksAt, `{"url":"https://ntfy.example.org/topic","format":"ntfy","enabled":false}`,
+	).Want(201).Text("data.id")
 	a.Patch(at, `{"format":"gotify"}`).Want(422)
 	a.Patch(at, `{"url":"https://ntfy.example.org/a/b"}`).Want(422)
-	is.Equal(a.Patch(at, `{"format":"gotify","url":"https://gotify.example.org/message?token=A"}`).Want(200).At("webhook.format"), "gotify")
+	is.Equal(
+		a.Patch(at, `{"format":"gotify","url":"https://gotify.example.org/message?token=A"}`).Want(200).At("webhook.format"),
+		"gotify",
+	)
 	is.Equal(a.Patch(at, `{"format":"slack"}`).Want(200).At("webhook.format"), "slack")
 }

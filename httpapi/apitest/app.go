@@ -130,7 +130,9 @@ func StartAt(t testing.TB, dir string, with ...func(*web.Config)) *App {
 		Outbound: local(t),
 		Thumbs:   thumbs, Icons: icons, Store: store, Blobs: files, Passwords: CheapPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Search: indexOf(dir, store, files),
-		Backup: func(w io.Writer) error { return tar.NewWriter(w).Close() }, LastBackup: func() time.Time { return time.Time{} },
+		Backup: func(w io.Writer) error {
+			return tar.NewWriter(w).Close()
+		}, LastBackup: func() time.Time { return time.Time{} },
 		Log: slog.New(slog.NewJSONHandler(a.Logged, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range with {
@@ -259,7 +261,8 @@ func (a *App) Do(q Request) *Answer {
 	a.NoErr(err)
 	out := &Answer{App: a, Status: res.StatusCode, Header: res.Header, Body: got}
 	a.Conforms(req, sent, out, q.Raw)
-	if row := a.routeOf(req, map[string]string{}); row != nil && AnswersRecord(row) && out.Status == row.Reply.Status && MediaOf(out.Header) == web.JSONType &&
+	if row := a.routeOf(req, map[string]string{}); row != nil && AnswersRecord(row) && out.Status == row.Reply.Status &&
+		MediaOf(out.Header) == web.JSONType &&
 		out.Header.Get("Etag") == "" && header.Get("Idempotency-Key") == "" {
 		a.Errorf("%s %s: the record has no entity tag", q.Method, q.Path)
 	}

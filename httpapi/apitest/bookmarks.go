@@ -61,7 +61,9 @@ func IconSite(t testing.TB) (address string, asked *atomic.Int32) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, "<title>Page</title><link rel=icon href=/icon.png><meta property=og:image content=/icon.png?og>")
+		_, _ = io.WriteString(
+			w, "<title>Page</title><link rel=icon href=/icon.png><meta property=og:image content=/icon.png?og>",
+		)
 	}))
 	t.Cleanup(site.Close)
 	return site.URL, asked

@@ -11,7 +11,10 @@ func (a *App) Collect(slug string, more string, items ...string) string {
 	if list != "" {
 		list = `"` + list + `"`
 	}
-	return a.Post("/api/v1/collections", `{"title":"All of it","slug":"`+slug+`","isPublic":true,"source":{"items":[`+list+`]}`+more+`}`).Want(201).Text("data.id")
+	return a.Post(
+		"/api/v1/collections",
+		`{"title":"All of it","slug":"`+slug+`","isPublic":true,"source":{"items":[`+list+`]}`+more+`}`,
+	).Want(201).Text("data.id")
 }
 
 func (a *App) Note(text, more string) string {

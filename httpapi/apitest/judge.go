@@ -124,7 +124,8 @@ func (a *App) routeOf(req *http.Request, params map[string]string) (row *httpapi
 	routes := a.Server.Routes()
 	for i := range routes {
 		r := &routes[i]
-		if (r.Method == req.Method || r.Method == http.MethodGet && req.Method == http.MethodHead) && Matches(r.Path, req.URL.Path, params) {
+		if (r.Method == req.Method || r.Method == http.MethodGet && req.Method == http.MethodHead) &&
+			Matches(r.Path, req.URL.Path, params) {
 			if row == nil || r.Path < row.Path { // a word comes before a wildcard, which begins with {
 				row = r
 			}
@@ -161,13 +162,16 @@ func (a *App) Conforms(req *http.Request, sent []byte, got *Answer, raw bool) {
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, MultiError: true,
 		},
 	}
-	if media := req.Header.Get("Content-Type"); !raw && got.Status < 300 && len(sent) < longText && (media == "" || media == "application/json") {
+	if media := req.Header.Get("Content-Type"); !raw && got.Status < 300 && len(sent) < longText &&
+		(media == "" || media == "application/json") {
 		req.Body = io.NopCloser(bytes.NewReader(sent))
 		if err := openapi3filter.ValidateRequest(a.Context(), in); err != nil {
 			a.Errorf("%s %s: the request is not as documented: %v", req.Method, req.URL.Path, err)
 		}
 	}
-	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: got.Status, Header: got.Header, Options: in.Options}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: got.Status, Header: got.Header, Options: in.Options,
+	}
 	if MediaOf(got.Header) != "application/json" {
 		if op.Responses.Status(got.Status) == nil {
 			a.Errorf("%s %s: status %d is not documented", req.Method, req.URL.Path, got.Status)
@@ -180,11 +184,15 @@ func (a *App) Conforms(req *http.Request, sent []byte, got *Answer, raw bool) {
 	judge, err := TheJudge()
 	a.NoErr(err)
 	if err := judge.Answer(row.Method, row.Path, got); err != nil {
-		a.Errorf("%s %s -> %d: the answer is not as documented: %v\n%s", req.Method, req.URL.Path, got.Status, err, CutText(got.Body))
+		a.Errorf(
+			"%s %s -> %d: the answer is not as documented: %v\n%s", req.Method, req.URL.Path, got.Status, err, CutText(got.Body),
+		)
 	}
 	out.SetBodyBytes(got.Body)
 	if err := openapi3filter.ValidateResponse(a.Context(), out); err != nil {
-		a.Errorf("%s %s -> %d: the answer is not as documented: %v\n%s", req.Method, req.URL.Path, got.Status, err, CutText(got.Body))
+		a.Errorf(
+			"%s %s -> %d: the answer is not as documented: %v\n%s", req.Method, req.URL.Path, got.Status, err, CutText(got.Body),
+		)
 	}
 }
 
@@ -193,7 +201,10 @@ func (a *App) Conforms(req *http.Request, sent []byte, got *Answer, raw bool) {
 func (a *App) KeepsRules(req *http.Request, got *Answer) {
 	a.Helper()
 	path := req.URL.Path
-	if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/openapi" || path == "/api/v1/reference" || path == "/api/v1/qr" || (path == "/api/v1/export" || path == "/api/v1/admin/backup") && got.Status == http.StatusOK || strings.HasSuffix(path, "/content") && got.Status < 300 || len(got.Body) == 0 || len(got.Body) > longText {
+	if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/openapi" || path == "/api/v1/reference" ||
+		path == "/api/v1/qr" || (path == "/api/v1/export" || path == "/api/v1/admin/backup") &&
+		got.Status == http.StatusOK || strings.HasSuffix(path, "/content") && got.Status < 300 || len(got.Body) == 0 ||
+		len(got.Body) > longText {
 		return
 	}
 	if MediaOf(got.Header) == "text/plain" && web.PrefersText(req.Header) {
@@ -222,7 +233,8 @@ func (a *App) KeepsRules(req *http.Request, got *Answer) {
 			a.Errorf("%s %s -> %d: the sentence begins with the name of a member: %s", req.Method, path, got.Status, text)
 		}
 	}
-	if text == "" || code == "" || e["requestId"] != got.Header.Get("X-Request-Id") || fields != (got.Status == http.StatusUnprocessableEntity) {
+	if text == "" || code == "" || e["requestId"] != got.Header.Get("X-Request-Id") ||
+		fields != (got.Status == http.StatusUnprocessableEntity) {
 		a.Errorf("%s %s -> %d: the error is not of the one shape: %s", req.Method, path, got.Status, CutText(got.Body))
 	}
 }
@@ -241,7 +253,8 @@ func (a *App) walk(at, name string, v any) {
 			a.walk(at, name, v)
 		}
 	case string:
-		if name == "id" && !IdForm.MatchString(v) || len(name) > 2 && strings.HasSuffix(name, "At") && !timeForm.MatchString(v) {
+		if name == "id" && !IdForm.MatchString(v) || len(name) > 2 && strings.HasSuffix(name, "At") &&
+			!timeForm.MatchString(v) {
 			a.Errorf("%s: %s is %q", at, name, v)
 		}
 	}

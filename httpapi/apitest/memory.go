@@ -42,7 +42,9 @@ func (a *App) FillMemory() (free func()) {
 	}
 }
 
-var Long = flag.Bool("long", false, "also upload 1 GiB, and send a zip of 1.5 GiB, in processes of their own and measure that")
+var Long = flag.Bool(
+	"long", false, "also upload 1 GiB, and send a zip of 1.5 GiB, in processes of their own and measure that",
+)
 
 // Heap is how many bytes of the heap are reachable: garbage of earlier tests is
 // no part of it.

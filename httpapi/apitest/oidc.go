@@ -82,7 +82,10 @@ func (idpUsers) GetUserByID(id string) *storage.User {
 }
 
 func (idpUsers) GetUserByUsername(name string) *storage.User {
-	return &storage.User{ID: "id-" + name, Username: name, Password: name, FirstName: strings.ToUpper(name[:1]) + name[1:], LastName: "Example"}
+	return &storage.User{
+		ID: "id-" + name, Username: name, Password: name, FirstName: strings.ToUpper(name[:1]) + name[1:],
+		LastName: "Example",
+	}
 }
 
 func (idpUsers) ExampleClientID() string { return "service" }
@@ -114,7 +117,9 @@ func (p *Provider) SigningKey(context.Context) (op.SigningKey, error) { return p
 
 func (p *Provider) KeySet(context.Context) ([]op.Key, error) { return []op.Key{publicKey{p.Key}}, nil }
 
-func (p *Provider) SetUserinfoFromRequest(ctx context.Context, info *zoidc.UserInfo, r op.IDTokenRequest, scopes []string) error {
+func (p *Provider) SetUserinfoFromRequest(
+	ctx context.Context, info *zoidc.UserInfo, r op.IDTokenRequest, scopes []string,
+) error {
 	info.Subject = r.GetSubject()
 	if p.Slim {
 		return nil
@@ -123,7 +128,9 @@ func (p *Provider) SetUserinfoFromRequest(ctx context.Context, info *zoidc.UserI
 	return p.Storage.SetUserinfoFromRequest(ctx, info, r, scopes)
 }
 
-func (p *Provider) SetUserinfoFromToken(ctx context.Context, info *zoidc.UserInfo, token, subject, origin string) error {
+func (p *Provider) SetUserinfoFromToken(
+	ctx context.Context, info *zoidc.UserInfo, token, subject, origin string,
+) error {
 	info.AppendClaims("groups", p.Groups)
 	for name, value := range p.Info {
 		info.AppendClaims(name, value)
@@ -202,9 +209,14 @@ func (p *Provider) Client(t testing.TB, base string, with ...func(*oidc.Options)
 	for _, f := range with {
 		f(&p.Options)
 	}
-	p.Storage = storage.NewStorageWithClients(idpUsers{}, map[string]*storage.Client{"kist": storage.WebClient("kist", "secret", p.Options.Redirect)})
+	p.Storage = storage.NewStorageWithClients(
+		idpUsers{}, map[string]*storage.Client{"kist": storage.WebClient("kist", "secret", p.Options.Redirect)},
+	)
 	var err error
-	p.op, err = op.NewProvider(&op.Config{CryptoKey: [32]byte{1}, CodeMethodS256: true, AuthMethodPost: true}, p, op.StaticIssuer(p.URL), op.WithAllowInsecure(), op.WithLogger(slog.New(slog.DiscardHandler)))
+	p.op, err = op.NewProvider(
+		&op.Config{CryptoKey: [32]byte{1}, CodeMethodS256: true, AuthMethodPost: true}, p, op.StaticIssuer(p.URL),
+		op.WithAllowInsecure(), op.WithLogger(slog.New(slog.DiscardHandler)),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

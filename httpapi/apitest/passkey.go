@@ -36,7 +36,9 @@ func NewSoftKey(a *App) *SoftKey {
 var URLText = base64.RawURLEncoding.EncodeToString
 
 func (k *SoftKey) client(kind string, challenge any) []byte {
-	return fmt.Appendf(nil, `{"type":"webauthn.%s","challenge":%q,"origin":%q,"crossOrigin":false}`, kind, challenge, k.Origin)
+	return fmt.Appendf(
+		nil, `{"type":"webauthn.%s","challenge":%q,"origin":%q,"crossOrigin":false}`, kind, challenge, k.Origin,
+	)
 }
 
 func (k *SoftKey) data(flags byte) []byte {
@@ -56,7 +58,9 @@ func (k *SoftKey) Create(t testing.TB, options map[string]any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cose := slices.Concat([]byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, pub[1:33], []byte{0x22, 0x58, 32}, pub[33:])
+	cose := slices.Concat(
+		[]byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, pub[1:33], []byte{0x22, 0x58, 32}, pub[33:],
+	)
 	data := slices.Concat(k.data(k.Flags|0x40), make([]byte, 16), []byte{0, byte(len(k.ID))}, k.ID, cose)
 	object := slices.Concat([]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58"), []byte{byte(len(data))}, data)
 	return fmt.Sprintf(`{"id":%q,"rawId":%q,"type":"public-key","response":{"clientDataJSON":%q,"attestationObject":%q,"transports":["internal"]}}`,

@@ -55,8 +55,10 @@ func (a *App) Flush() {
 func (a *App) IsHostile(what string, h http.Header) {
 	a.Helper()
 	policy := h.Get("Content-Security-Policy")
-	if h.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "allow-scripts") ||
-		strings.Contains(policy, "allow-same-origin") || h.Get("Cross-Origin-Resource-Policy") == "" || h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") == "" {
+	if h.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(policy, "default-src 'none'") ||
+		strings.Contains(policy, "allow-scripts") ||
+		strings.Contains(policy, "allow-same-origin") || h.Get("Cross-Origin-Resource-Policy") == "" ||
+		h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") == "" {
 		a.Errorf("%s: headers of stored bytes are missing: %v", what, h)
 	}
 }

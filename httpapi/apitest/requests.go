@@ -42,7 +42,9 @@ func (a *App) Solve() string {
 	salt, want := c.Text("salt"), c.Text("challenge")
 	for n := range captcha.PowMax + 1 {
 		if sum := sha256.Sum256([]byte(salt + strconv.Itoa(n))); hex.EncodeToString(sum[:]) == want {
-			b, err := json.Marshal(map[string]any{"algorithm": "SHA-256", "challenge": want, "number": n, "salt": salt, "signature": c.Text("signature"), "took": 12})
+			b, err := json.Marshal(map[string]any{
+				"algorithm": "SHA-256", "challenge": want, "number": n, "salt": salt, "signature": c.Text("signature"), "took": 12,
+			})
 			a.NoErr(err)
 			return base64.StdEncoding.EncodeToString(b)
 		}

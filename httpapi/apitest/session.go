@@ -36,12 +36,18 @@ const SessionName = "__Host-kist_session"
 // Enter signs a browser in and returns its cookie.
 func (a *App) Enter(name, password string) string {
 	a.Helper()
-	return a.Do(Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password}}).Want(200).CookieOf(SessionName)
+	return a.Do(Request{
+		Method: "POST", Path: "/api/v1/auth/login", Anyone: true,
+		JSON: map[string]string{"username": name, "password": password},
+	}).Want(200).CookieOf(SessionName)
 }
 
 // As is a request of a browser with the cookie, from the server's own pages.
 func As(cookie, method, path string, json any) Request {
-	return Request{Method: method, Path: path, Anyone: true, JSON: json, Header: http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}}
+	return Request{
+		Method: method, Path: path, Anyone: true, JSON: json,
+		Header: http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}},
+	}
 }
 
 // A client of the device flow that polls as the browser extension does: it
@@ -50,9 +56,12 @@ type Extension struct{ A *App }
 
 func (e Extension) Poll(secret string) (key string, done bool) {
 	e.A.Helper()
-	got := e.A.Do(Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}})
+	got := e.A.Do(Request{
+		Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret},
+	})
 	if got.Status == 200 {
-		if got.At("expires_in") != 2592000.0 || got.At("interval") != 5.0 || got.Text("token_type") != "ApiKey" || !strings.HasPrefix(got.Text("api_key"), "kist_") {
+		if got.At("expires_in") != 2592000.0 || got.At("interval") != 5.0 || got.Text("token_type") != "ApiKey" ||
+			!strings.HasPrefix(got.Text("api_key"), "kist_") {
 			e.A.Errorf("the client takes no such answer: %s", got.Body)
 		}
 		return got.Text("api_key"), true
@@ -73,7 +82,9 @@ type Script struct {
 func (s *Script) Poll(secret string) (key string, done bool) {
 	s.A.Helper()
 	s.A.Clock.Advance(time.Duration(s.Every * float64(time.Second)))
-	got := s.A.Do(Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}})
+	got := s.A.Do(Request{
+		Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret},
+	})
 	if got.Status == 200 {
 		return got.Text("api_key"), true
 	}
@@ -101,7 +112,9 @@ func (a *App) CodesOn(cookie string) (code func(steps int) string, recovery []st
 	code = func(steps int) string {
 		return people.OneTimeCode(secret, a.Clock.Now().Add(time.Duration(steps)*30*time.Second))
 	}
-	got = a.Do(As(cookie, "PUT", "/api/v1/me/codes", map[string]string{"secret": got.Text("secret"), "code": code(-1)})).Want(200)
+	got = a.Do(As(
+		cookie, "PUT", "/api/v1/me/codes", map[string]string{"secret": got.Text("secret"), "code": code(-1)},
+	)).Want(200)
 	for _, v := range got.At("recoveryCodes").([]any) {
 		recovery = append(recovery, v.(string))
 	}
@@ -123,7 +136,9 @@ func (a *App) Session() (secret string) {
 func (a *App) Guessed(network, at string) {
 	a.Helper()
 	people.TriesOf(a.Server.Store).Settle(a.Server.Store.Now(), false,
-		people.Limit{Kind: limit.KindFrom, Of: network + " " + at}, people.Limit{Kind: limit.KindAll, Of: network}, people.Limit{Kind: limit.KindOverall, Of: at})
+		people.Limit{
+			Kind: limit.KindFrom, Of: network + " " + at,
+		}, people.Limit{Kind: limit.KindAll, Of: network}, people.Limit{Kind: limit.KindOverall, Of: at})
 }
 
 // BehindProxy has the server believe X-Forwarded-For, so that a test has many

@@ -48,7 +48,9 @@ func Meta(pairs ...string) string {
 // Begin begins an upload and returns its address.
 func (a *App) Begin(length int, pairs ...string) string {
 	a.Helper()
-	return a.SendTus("POST", upload.TusPath, "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata", Meta(pairs...)).Want(201).Header.Get("Location")
+	return a.SendTus(
+		"POST", upload.TusPath, "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata", Meta(pairs...),
+	).Want(201).Header.Get("Location")
 }
 
 func (a *App) Piece(at string, offset int, body string, header ...string) *Answer {
@@ -78,7 +80,10 @@ func (a *App) Stranger(method, path, body string, header ...string) *Answer {
 // BeginSending begins an upload to a link and returns its address.
 func (a *App) BeginSending(slug string, length int, pairs ...string) string {
 	a.Helper()
-	return a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata", Meta(pairs...)).Want(201).Header.Get("Location")
+	return a.Stranger(
+		"POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata",
+		Meta(pairs...),
+	).Want(201).Header.Get("Location")
 }
 
 func (a *App) SendPiece(at string, offset int, body string, header ...string) *Answer {

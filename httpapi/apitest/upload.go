@@ -138,7 +138,9 @@ func (a *App) UploadRequest(fields map[string]string, files ...Part) Request {
 		a.NoErr(w.WriteField(name, value))
 	}
 	a.NoErr(w.Close())
-	return Request{Method: "POST", Path: "/api/v1/upload", Body: &b, Header: http.Header{"Content-Type": {w.FormDataContentType()}}}
+	return Request{
+		Method: "POST", Path: "/api/v1/upload", Body: &b, Header: http.Header{"Content-Type": {w.FormDataContentType()}},
+	}
 }
 
 // File is a part of an upload with the name, the media type, which may be empty, and the content of a file.

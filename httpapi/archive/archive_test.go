@@ -147,7 +147,9 @@ func TestLayout(t *testing.T) {
 			is := is.New(t)
 			all := make([]archive.Entry, test.n)
 			for i := range all {
-				all[i] = archive.Entry{Name: fmt.Sprint(i), Size: test.size, CRC: func() (uint32, error) { return 7, nil }, Open: func() (io.ReadSeekCloser, error) { return &zeros{size: test.size}, nil }}
+				all[i] = archive.Entry{Name: fmt.Sprint(i), Size: test.size, CRC: func() (uint32, error) {
+					return 7, nil
+				}, Open: func() (io.ReadSeekCloser, error) { return &zeros{size: test.size}, nil }}
 			}
 			a := archive.New(all)
 			z, err := zip.NewReader(at{a}, a.Size())
@@ -261,7 +263,8 @@ func FuzzNames(f *testing.F) {
 			t.Fatalf("%q and %q are the same", a, b)
 		}
 		for _, name := range []string{a, b} {
-			if name == "" || len(name) > 210 || strings.ContainsAny(name, `<>:"/\|?*`+"\x00\n") || strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") {
+			if name == "" || len(name) > 210 || strings.ContainsAny(name, `<>:"/\|?*`+"\x00\n") ||
+				strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") {
 				t.Fatalf("%q is not safe", name)
 			}
 		}

@@ -135,7 +135,9 @@ func TestSolved2(t *testing.T) {
 		{"other signature", changed(func(a *answer2) { a.Challenge.Signature = strings.Repeat("0", 64) }), last, false},
 		{"other prefix", changed(func(a *answer2) { a.Challenge.Parameters.KeyPrefix = "" }), last, false},
 		{"not solved", resigned(func(a *answer2) { a.Challenge.Parameters.KeyPrefix = "x" }), last, false},
-		{"in capitals", changed(func(a *answer2) { a.Solution.DerivedKey = strings.ToUpper(a.Solution.DerivedKey) }), last, true},
+		{"in capitals", changed(func(a *answer2) {
+			a.Solution.DerivedKey = strings.ToUpper(a.Solution.DerivedKey)
+		}), last, true},
 		{"used", good, last, false},
 	} {
 		err := p.Solved(token(t, c.a), c.now)

@@ -96,7 +96,13 @@ func TestRemovedFile(t *testing.T) {
 	g, ends := signer(t, 1), time.Unix(2_000_000_000, 0)
 	last := ends.Add(-time.Second)
 	for _, p := range []grant.RemovedFile{
-		{RemovedFileHead: grant.RemovedFileHead{ID: record.ID{1}, Owner: record.ID{2}, Ref: [32]byte{3}, Size: 1 << 40, Ends: uint32(ends.Unix()), Terms: [16]byte{4}, KeepMetadata: true}, Media: "a/b", Name: "c", Slug: "s", Visitor: "v"},
+		{
+			RemovedFileHead: grant.RemovedFileHead{
+				ID: record.ID{1}, Owner: record.ID{2}, Ref: [32]byte{3}, Size: 1 << 40, Ends: uint32(ends.Unix()),
+				Terms: [16]byte{4}, KeepMetadata: true,
+			},
+			Media: "a/b", Name: "c", Slug: "s", Visitor: "v",
+		},
 		{RemovedFileHead: grant.RemovedFileHead{Ends: uint32(ends.Unix())}}, // no type and no name
 	} {
 		text, err := g.SealRemovedFile(p)

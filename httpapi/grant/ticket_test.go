@@ -52,7 +52,9 @@ func TestTicketOpens(t *testing.T) {
 	others, err := grant.NewTickets()
 	is.NoErr(err)
 	now, home := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), [32]byte{7}
-	text, k := all.Issue(grant.Ticket{For: grant.ForAdding, Owner: record.ID{1}, Password: [32]byte{2}, Network: home}, now)
+	text, k := all.Issue(
+		grant.Ticket{For: grant.ForAdding, Owner: record.ID{1}, Password: [32]byte{2}, Network: home}, now,
+	)
 	ends := now.Add(grant.TicketTime)
 	is.Equal(k.Ends, ends.UnixMilli())
 	_, next := all.Issue(k, now)

@@ -42,23 +42,73 @@ func TestPlacesLoser(t *testing.T) {
 		comes     client
 		loser     string // "" if nobody
 	}{
-		"there is room":                      {3, 2, []client{{"a1", a, false, Silent}}, client{"b1", b, false, Silent}, ""},
-		"of the network with most":           {3, 9, []client{{"b1", b, false, Silent}, {"a1", a, false, Working}, {"a2", a, false, Working}}, client{"c1", c, false, Silent}, "a2"},
-		"the silent one first":               {3, 9, []client{{"a1", a, false, Idle}, {"a2", a, false, Working}, {"a3", a, false, Silent}}, client{"b1", b, false, Silent}, "a3"},
-		"then the idle one":                  {3, 9, []client{{"a1", a, false, Working}, {"a2", a, false, Idle}, {"b1", b, false, Silent}}, client{"c1", c, false, Silent}, "a2"},
-		"the oldest silent one":              {3, 9, []client{{"a1", a, false, Silent}, {"a2", a, false, Silent}, {"b1", b, false, Silent}}, client{"c1", c, false, Silent}, "a1"},
-		"the newest at work":                 {2, 9, []client{{"a1", a, false, Working}, {"a2", a, false, Working}}, client{"b1", b, false, Silent}, "a2"},
-		"as many each: the oldest silent":    {2, 9, []client{{"a1", a, false, Silent}, {"b1", b, false, Silent}}, client{"c1", c, false, Silent}, "a1"},
-		"as many each, at work: who comes":   {2, 9, []client{{"a1", a, false, Working}, {"b1", b, false, Working}}, client{"c1", c, false, Silent}, "c1"},
-		"who comes has most":                 {2, 9, []client{{"a1", a, false, Working}, {"a2", a, false, Working}}, client{"a3", a, false, Silent}, "a3"},
-		"a full share: the oldest silent":    {99, 2, []client{{"a1", a, false, Silent}, {"a2", a, false, Silent}}, client{"a3", a, false, Silent}, "a1"},
-		"a full share: the longest idle":     {99, 2, []client{{"a1", a, false, Working}, {"a2", a, false, Idle}}, client{"a3", a, false, Silent}, "a2"},
-		"a full share at work: who comes":    {99, 2, []client{{"a1", a, false, Working}, {"a2", a, false, Working}}, client{"a3", a, false, Working}, "a3"},
-		"a proxy has no share":               {99, 2, []client{{"p1", proxy, false, Working}, {"p2", proxy, false, Idle}}, client{"p3", proxy, false, Silent}, ""},
-		"a proxy gives up what is idle":      {2, 9, []client{{"p1", proxy, false, Working}, {"p2", proxy, false, Idle}}, client{"p3", proxy, false, Silent}, "p2"},
-		"a proxy keeps what is at work":      {2, 9, []client{{"p1", proxy, false, Working}, {"p2", proxy, false, Working}}, client{"p3", proxy, false, Silent}, "p3"},
-		"a proxy at work, and somebody else": {3, 9, []client{{"p1", proxy, false, Working}, {"p2", proxy, false, Working}, {"a1", a, false, Working}}, client{"p3", proxy, false, Silent}, "p3"},
-		"a proxy keeps all from who comes":   {2, 9, []client{{"p1", proxy, false, Working}, {"p2", proxy, false, Working}}, client{"a1", a, false, Silent}, "a1"},
+		"there is room": {3, 2, []client{{"a1", a, false, Silent}}, client{"b1", b, false, Silent}, ""},
+		"of the network with most": {
+			3, 9,
+			[]client{{"b1", b, false, Silent}, {"a1", a, false, Working}, {"a2", a, false, Working}},
+			client{"c1", c, false, Silent},
+			"a2",
+		},
+		"the silent one first": {
+			3, 9,
+			[]client{{"a1", a, false, Idle}, {"a2", a, false, Working}, {"a3", a, false, Silent}},
+			client{"b1", b, false, Silent},
+			"a3",
+		},
+		"then the idle one": {
+			3, 9,
+			[]client{{"a1", a, false, Working}, {"a2", a, false, Idle}, {"b1", b, false, Silent}},
+			client{"c1", c, false, Silent},
+			"a2",
+		},
+		"the oldest silent one": {
+			3, 9,
+			[]client{{"a1", a, false, Silent}, {"a2", a, false, Silent}, {"b1", b, false, Silent}},
+			client{"c1", c, false, Silent},
+			"a1",
+		},
+		"the newest at work": {
+			2, 9, []client{{"a1", a, false, Working}, {"a2", a, false, Working}}, client{"b1", b, false, Silent}, "a2",
+		},
+		"as many each: the oldest silent": {
+			2, 9, []client{{"a1", a, false, Silent}, {"b1", b, false, Silent}}, client{"c1", c, false, Silent}, "a1",
+		},
+		"as many each, at work: who comes": {
+			2, 9, []client{{"a1", a, false, Working}, {"b1", b, false, Working}}, client{"c1", c, false, Silent}, "c1",
+		},
+		"who comes has most": {
+			2, 9, []client{{"a1", a, false, Working}, {"a2", a, false, Working}}, client{"a3", a, false, Silent}, "a3",
+		},
+		"a full share: the oldest silent": {
+			99, 2, []client{{"a1", a, false, Silent}, {"a2", a, false, Silent}}, client{"a3", a, false, Silent}, "a1",
+		},
+		"a full share: the longest idle": {
+			99, 2, []client{{"a1", a, false, Working}, {"a2", a, false, Idle}}, client{"a3", a, false, Silent}, "a2",
+		},
+		"a full share at work: who comes": {
+			99, 2, []client{{"a1", a, false, Working}, {"a2", a, false, Working}}, client{"a3", a, false, Working}, "a3",
+		},
+		"a proxy has no share": {
+			99, 2, []client{{"p1", proxy, false, Working}, {"p2", proxy, false, Idle}}, client{"p3", proxy, false, Silent}, "",
+		},
+		"a proxy gives up what is idle": {
+			2, 9, []client{{"p1", proxy, false, Working}, {"p2", proxy, false, Idle}}, client{"p3", proxy, false, Silent}, "p2",
+		},
+		"a proxy keeps what is at work": {
+			2, 9,
+			[]client{{"p1", proxy, false, Working}, {"p2", proxy, false, Working}},
+			client{"p3", proxy, false, Silent},
+			"p3",
+		},
+		"a proxy at work, and somebody else": {
+			3, 9,
+			[]client{{"p1", proxy, false, Working}, {"p2", proxy, false, Working}, {"a1", a, false, Working}},
+			client{"p3", proxy, false, Silent},
+			"p3",
+		},
+		"a proxy keeps all from who comes": {
+			2, 9, []client{{"p1", proxy, false, Working}, {"p2", proxy, false, Working}}, client{"a1", a, false, Silent}, "a1",
+		},
 		"a familiar network keeps its places": {
 			20, 20, slices.Concat(several(a, 8), several(b, 8), []client{{"c1", c, true, Silent}}, several(d, 3)),
 			client{"e1", e, false, Silent},
@@ -70,7 +120,9 @@ func TestPlacesLoser(t *testing.T) {
 			"127.0.0.4 5",
 		},
 		"familiar networks with more than is kept": {
-			3, 9, []client{{"a1", a, true, Silent}, {"b1", b, false, Working}, {"b2", b, false, Working}}, client{"a2", a, true, Silent}, "a1",
+			3, 9, []client{
+				{"a1", a, true, Silent}, {"b1", b, false, Working}, {"b2", b, false, Working},
+			}, client{"a2", a, true, Silent}, "a1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

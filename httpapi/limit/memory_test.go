@@ -41,13 +41,42 @@ func TestMemoryShares(t *testing.T) {
 		got    bool
 	}
 	for name, all := range map[string][]taken{
-		"a part for one":       {{"visitor 1", most, true}, {"visitor 1", shortHeld + 1, false}, {"visitor 2", 8 * mib, true}, {"account 1", mib, false}},
-		"too much":             {{"visitor 1", most + 1, false}, {"account 1", most + 1, false}, {"account 1", most, true}},
-		"in parts":             {{"account 1", most - mib, true}, {"account 1", mib, true}, {"account 1", shortHeld + 1, false}, {"account 2", mib, true}},
-		"short ones":           {{"visitor 1", most, true}, {"visitor 2", 8 * mib, true}, {"visitor 1", shortHeld, true}, {"account 1", shortHeld, true}, {"visitor 3", mib, false}},
-		"a stranger":           {{"stranger 1", part + 1, false}, {"stranger 1", part, true}, {"stranger 1", shortHeld + 1, false}, {"visitor 1", 16 * mib, true}},
-		"all strangers":        {{"stranger 1", part, true}, {"stranger 2", 8 * mib, true}, {"stranger 3", shortHeld + 1, false}, {"stranger 3", shortHeld, true}, {"account 1", 8 * mib, true}},
-		"strangers after most": {{"account 1", most, true}, {"stranger 1", 8 * mib, true}, {"stranger 2", shortHeld + 1, false}},
+		"a part for one": {
+			{"visitor 1", most, true},
+			{"visitor 1", shortHeld + 1, false},
+			{"visitor 2", 8 * mib, true},
+			{"account 1", mib, false},
+		},
+		"too much": {{"visitor 1", most + 1, false}, {"account 1", most + 1, false}, {"account 1", most, true}},
+		"in parts": {
+			{"account 1", most - mib, true},
+			{"account 1", mib, true},
+			{"account 1", shortHeld + 1, false},
+			{"account 2", mib, true},
+		},
+		"short ones": {
+			{"visitor 1", most, true},
+			{"visitor 2", 8 * mib, true},
+			{"visitor 1", shortHeld, true},
+			{"account 1", shortHeld, true},
+			{"visitor 3", mib, false},
+		},
+		"a stranger": {
+			{"stranger 1", part + 1, false},
+			{"stranger 1", part, true},
+			{"stranger 1", shortHeld + 1, false},
+			{"visitor 1", 16 * mib, true},
+		},
+		"all strangers": {
+			{"stranger 1", part, true},
+			{"stranger 2", 8 * mib, true},
+			{"stranger 3", shortHeld + 1, false},
+			{"stranger 3", shortHeld, true},
+			{"account 1", 8 * mib, true},
+		},
+		"strangers after most": {
+			{"account 1", most, true}, {"stranger 1", 8 * mib, true}, {"stranger 2", shortHeld + 1, false},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

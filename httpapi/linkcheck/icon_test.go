@@ -25,35 +25,74 @@ import (
 func TestIconsOf(t *testing.T) {
 	const at = "https://example.org/docs/page?q=1#part"
 	for name, row := range map[string]struct{ text, want string }{
-		"nothing is said":          {"", "https://example.org/favicon.ico"},
-		"one":                      {`<link rel=icon href=/i.png>`, "https://example.org/i.png /favicon.ico"},
-		"as it is written":         {`<LINK REL="Shortcut ICON" HREF=" i.png ">`, "https://example.org/docs/i.png /favicon.ico"},
-		"elsewhere":                {`<link rel=icon href=//cdn.example/i.png>`, "https://cdn.example/i.png /favicon.ico"},
-		"below the base":           {`<base href="/b/"><link rel=icon href=i.png>`, "https://example.org/b/i.png /favicon.ico"},
-		"base after it":            {`<link rel=icon href=i.png><base href="https://b.example/c/"><base href=/no/>`, "https://b.example/c/i.png /favicon.ico"},
-		"no address":               {`<link rel=icon href="http://[">`, "/favicon.ico"},
-		"empty":                    {`<link rel=icon href=""><link rel=icon>`, "/favicon.ico"},
-		"in the page itself":       {`<link rel=icon href="data:image/png;base64,AAAA">`, "/favicon.ico"},
-		"scripts":                  {`<link rel=icon href="javascript:alert(1)">`, "/favicon.ico"},
-		"files":                    {`<link rel=icon href="file:///etc/passwd">`, "/favicon.ico"},
-		"SVG by its type":          {`<link rel=icon type=image/svg+xml href=/i.png>`, "/favicon.ico"},
-		"SVG by its name":          {`<link rel=icon href="/i.svg?v=2">`, "/favicon.ico"},
-		"what nobody decodes":      {`<link rel=icon type=image/avif href=/i>`, "/favicon.ico"},
-		"of one colour":            {`<link rel=mask-icon href=/i.svg><link rel=fluid-icon href=/f.png>`, "/favicon.ico"},
-		"other links":              {`<link rel=stylesheet href=/s.css><link rel=preload as=image href=/p.png>`, "/favicon.ico"},
-		"the same twice":           {`<link rel=icon href=/i.png><link rel=apple-touch-icon href=/i.png#a>`, "https://example.org/i.png /favicon.ico"},
-		"the usual place":          {`<link rel=icon href=/favicon.ico>`, "/favicon.ico"},
-		"three at most":            {`<link rel=icon href=/1><link rel=icon href=/2><link rel=icon href=/3><link rel=icon href=/4>`, "https://example.org/1 https://example.org/2 https://example.org/3 /favicon.ico"},
-		"by size":                  {`<link rel=icon sizes=16x16 href=/16><link rel=icon sizes=512x512 href=/512><link rel=icon sizes=32x32 href=/32><link rel=icon sizes=64X64 href=/64>`, "https://example.org/64 https://example.org/32 https://example.org/16 /favicon.ico"},
-		"too large before small":   {`<link rel=icon sizes=16x16 href=/16><link rel=icon sizes=192x192 href=/192><link rel=icon sizes=96x96 href=/96>`, "https://example.org/96 https://example.org/192 https://example.org/16 /favicon.ico"},
-		"several sizes":            {`<link rel=icon sizes="32x32" href=/32.png><link rel=icon sizes="16x16 48x48 256x256" href=/many.ico type=image/x-icon>`, "https://example.org/32.png https://example.org/many.ico /favicon.ico"},
-		"any size, and telephones": {`<link rel=icon href=/favicon.ico sizes=any><link rel=apple-touch-icon href=/touch.png><link rel=icon href=/i.svg type=image/svg+xml>`, "https://example.org/touch.png /favicon.ico"},
-		"PNG before others":        {`<link rel=icon sizes=32x32 href=/a.jpg><link rel=icon sizes=32x32 href=/b.png>`, "https://example.org/b.png https://example.org/a.jpg /favicon.ico"},
-		"telephones":               {`<link rel=apple-touch-icon sizes=180x180 href=/touch.png><link rel=icon sizes=48x48 href=/48.png>`, "https://example.org/48.png https://example.org/touch.png /favicon.ico"},
-		"after the body began":     {`<title>T</title><body><link rel=icon href=/no.png>`, "/favicon.ico"},
-		"senseless sizes":          {`<link rel=icon sizes="x 32 -1x-1 99999999x1 0x0" href=/i.png>`, "https://example.org/i.png /favicon.ico"},
-		"endless":                  {`<link rel=icon href="/` + strings.Repeat("x", maxHref) + `">`, "/favicon.ico"},
-		"thousands":                {`<title>T</title>` + strings.Repeat(`<link rel=icon sizes=16x16 href=/16>`, 5000) + `<link rel=icon sizes=64x64 href=/late>`, "https://example.org/16 /favicon.ico"},
+		"nothing is said": {"", "https://example.org/favicon.ico"},
+		"one":             {`<link rel=icon href=/i.png>`, "https://example.org/i.png /favicon.ico"},
+		"as it is written": {
+			`<LINK REL="Shortcut ICON" HREF=" i.png ">`, "https://example.org/docs/i.png /favicon.ico",
+		},
+		"elsewhere": {`<link rel=icon href=//cdn.example/i.png>`, "https://cdn.example/i.png /favicon.ico"},
+		"below the base": {
+			`<base href="/b/"><link rel=icon href=i.png>`, "https://example.org/b/i.png /favicon.ico",
+		},
+		"base after it": {
+			`<link rel=icon href=i.png><base href="https://b.example/c/"><base href=/no/>`,
+			"https://b.example/c/i.png /favicon.ico",
+		},
+		"no address":          {`<link rel=icon href="http://[">`, "/favicon.ico"},
+		"empty":               {`<link rel=icon href=""><link rel=icon>`, "/favicon.ico"},
+		"in the page itself":  {`<link rel=icon href="data:image/png;base64,AAAA">`, "/favicon.ico"},
+		"scripts":             {`<link rel=icon href="javascript:alert(1)">`, "/favicon.ico"},
+		"files":               {`<link rel=icon href="file:///etc/passwd">`, "/favicon.ico"},
+		"SVG by its type":     {`<link rel=icon type=image/svg+xml href=/i.png>`, "/favicon.ico"},
+		"SVG by its name":     {`<link rel=icon href="/i.svg?v=2">`, "/favicon.ico"},
+		"what nobody decodes": {`<link rel=icon type=image/avif href=/i>`, "/favicon.ico"},
+		"of one colour":       {`<link rel=mask-icon href=/i.svg><link rel=fluid-icon href=/f.png>`, "/favicon.ico"},
+		"other links": {
+			`<link rel=stylesheet href=/s.css><link rel=preload as=image href=/p.png>`, "/favicon.ico",
+		},
+		"the same twice": {
+			`<link rel=icon href=/i.png><link rel=apple-touch-icon href=/i.png#a>`, "https://example.org/i.png /favicon.ico",
+		},
+		"the usual place": {`<link rel=icon href=/favicon.ico>`, "/favicon.ico"},
+		"three at most": {
+			`<link rel=icon href=/1><link rel=icon href=/2><link rel=icon href=/3><link rel=icon href=/4>`,
+			"https://example.org/1 https://example.org/2 https://example.org/3 /favicon.ico",
+		},
+		"by size": {
+			`<link rel=icon sizes=16x16 href=/16><link rel=icon sizes=512x512 href=/512><link rel=icon sizes=32x32 href=/32><link rel=icon sizes=64X64 href=/64>`,
+			"https://example.org/64 https://example.org/32 https://example.org/16 /favicon.ico",
+		},
+		"too large before small": {
+			`<link rel=icon sizes=16x16 href=/16><link rel=icon sizes=192x192 href=/192><link rel=icon sizes=96x96 href=/96>`,
+			"https://example.org/96 https://example.org/192 https://example.org/16 /favicon.ico",
+		},
+		"several sizes": {
+			`<link rel=icon sizes="32x32" href=/32.png><link rel=icon sizes="16x16 48x48 256x256" href=/many.ico type=image/x-icon>`,
+			"https://example.org/32.png https://example.org/many.ico /favicon.ico",
+		},
+		"any size, and telephones": {
+			`<link rel=icon href=/favicon.ico sizes=any><link rel=apple-touch-icon href=/touch.png><link rel=icon href=/i.svg type=image/svg+xml>`,
+			"https://example.org/touch.png /favicon.ico",
+		},
+		"PNG before others": {
+			`<link rel=icon sizes=32x32 href=/a.jpg><link rel=icon sizes=32x32 href=/b.png>`,
+			"https://example.org/b.png https://example.org/a.jpg /favicon.ico",
+		},
+		"telephones": {
+			`<link rel=apple-touch-icon sizes=180x180 href=/touch.png><link rel=icon sizes=48x48 href=/48.png>`,
+			"https://example.org/48.png https://example.org/touch.png /favicon.ico",
+		},
+		"after the body began": {`<title>T</title><body><link rel=icon href=/no.png>`, "/favicon.ico"},
+		"senseless sizes": {
+			`<link rel=icon sizes="x 32 -1x-1 99999999x1 0x0" href=/i.png>`, "https://example.org/i.png /favicon.ico",
+		},
+		"endless": {`<link rel=icon href="/` + strings.Repeat("x", maxHref) + `">`, "/favicon.ico"},
+		"thousands": {
+			`<title>T</title>` + strings.Repeat(
+				`<link rel=icon sizes=16x16 href=/16>`, 5000,
+			) + `<link rel=icon sizes=64x64 href=/late>`,
+			"https://example.org/16 /favicon.ico",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -99,21 +138,41 @@ func TestAskIcon(t *testing.T) {
 		asked string
 		icon  bool
 	}{
-		"of a page that is read":  {files{"/": linked, "/i.png": good}, true, "GET /, GET /i.png", true},
-		"of one that is checked":  {files{"/": linked, "/i.png": good}, false, "HEAD /, GET /, GET /i.png", true},
-		"the usual place":         {files{"/": "", "/favicon.ico": good}, true, "GET /, GET /favicon.ico", true},
-		"none":                    {files{"/": ""}, true, "GET /, GET /favicon.ico", false},
-		"the next one":            {files{"/": linked, "/i.png": 404, "/favicon.ico": good}, true, "GET /, GET /i.png, GET /favicon.ico", true},
+		"of a page that is read": {files{"/": linked, "/i.png": good}, true, "GET /, GET /i.png", true},
+		"of one that is checked": {files{"/": linked, "/i.png": good}, false, "HEAD /, GET /, GET /i.png", true},
+		"the usual place":        {files{"/": "", "/favicon.ico": good}, true, "GET /, GET /favicon.ico", true},
+		"none":                   {files{"/": ""}, true, "GET /, GET /favicon.ico", false},
+		"the next one": {
+			files{"/": linked, "/i.png": 404, "/favicon.ico": good}, true, "GET /, GET /i.png, GET /favicon.ico", true,
+		},
 		"for those who are known": {files{"/": 403, "/favicon.ico": good}, true, "GET /, GET /favicon.ico", true},
 		"of no page":              {files{"/": 404, "/favicon.ico": good}, true, "GET /", false},
 		"of one who is busy":      {files{"/": 429, "/favicon.ico": good}, true, "GET /", false},
 		"busy when checked":       {files{"/": 429, "/favicon.ico": good}, false, "HEAD /", false},
-		"SVG with a script":       {files{"/": "", "/favicon.ico": `<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`}, true, "GET /, GET /favicon.ico", false},
-		"HTML as PNG":             {files{"/": linked, "/i.png": "<!doctype html><script>alert(1)</script>"}, true, "GET /, GET /i.png, GET /favicon.ico", false},
-		"as large as may be":      {files{"/": linked, "/i.png": append(bytes.Clone(good), make([]byte, thumb.MaxIcon-len(good))...)}, true, "GET /, GET /i.png", true},
-		"larger":                  {files{"/": linked, "/i.png": append(bytes.Clone(good), make([]byte, thumb.MaxIcon-len(good)+1)...)}, true, "GET /, GET /i.png, GET /favicon.ico", false},
-		"endless":                 {files{"/": linked, "/i.png": endless}, true, "GET /, GET /i.png, GET /favicon.ico", false},
-		"of too many pixels":      {files{"/": linked, "/i.png": picture(t, 1100)}, true, "GET /, GET /i.png, GET /favicon.ico", false},
+		"SVG with a script": {
+			files{"/": "", "/favicon.ico": `<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`},
+			true,
+			"GET /, GET /favicon.ico", false,
+		},
+		"HTML as PNG": {
+			files{"/": linked, "/i.png": "<!doctype html><script>alert(1)</script>"},
+			true,
+			"GET /, GET /i.png, GET /favicon.ico", false,
+		},
+		"as large as may be": {
+			files{"/": linked, "/i.png": append(bytes.Clone(good), make([]byte, thumb.MaxIcon-len(good))...)},
+			true,
+			"GET /, GET /i.png", true,
+		},
+		"larger": {
+			files{"/": linked, "/i.png": append(bytes.Clone(good), make([]byte, thumb.MaxIcon-len(good)+1)...)},
+			true,
+			"GET /, GET /i.png, GET /favicon.ico", false,
+		},
+		"endless": {files{"/": linked, "/i.png": endless}, true, "GET /, GET /i.png, GET /favicon.ico", false},
+		"of too many pixels": {
+			files{"/": linked, "/i.png": picture(t, 1100)}, true, "GET /, GET /i.png, GET /favicon.ico", false,
+		},
 		"packed": {files{"/": linked, "/i.png": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(good)
@@ -124,8 +183,12 @@ func TestAskIcon(t *testing.T) {
 		"round in circles": {files{"/": linked, "/i.png": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/i.png", http.StatusFound)
 		}}, true, "GET /" + strings.Repeat(", GET /i.png", redirects+1) + ", GET /favicon.ico", false},
-		"in a closed network": {files{"/": `<link rel=icon href=http://10.0.0.1/i.png>`}, true, "GET /, GET /favicon.ico", false},
-		"of credentials":      {files{"/": `<link rel=icon href=http://169.254.169.254/i.png>`}, true, "GET /, GET /favicon.ico", false},
+		"in a closed network": {
+			files{"/": `<link rel=icon href=http://10.0.0.1/i.png>`}, true, "GET /, GET /favicon.ico", false,
+		},
+		"of credentials": {
+			files{"/": `<link rel=icon href=http://169.254.169.254/i.png>`}, true, "GET /, GET /favicon.ico", false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

@@ -76,7 +76,10 @@ func here(t testing.TB, lookup func(context.Context, string) ([]netip.Addr, erro
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &client{outbound.New(outbound.Options{Allow: []outbound.Allowed{local}, Lookup: lookup}), icons, slog.New(slog.DiscardHandler)}
+	return &client{
+		outbound.New(outbound.Options{Allow: []outbound.Allowed{local}, Lookup: lookup}), icons,
+		slog.New(slog.DiscardHandler),
+	}
 }
 
 // siteOf is the key of the site of an address.
@@ -138,10 +141,12 @@ func TestAsk(t *testing.T) {
 		"/status/503?wait=60": {look(record.Fails, time.Minute), "HEAD /status/503, GET /status/503"},
 		"/get-only":           {look(record.Answers, 0), "HEAD /get-only, GET /get-only"},
 		"/moved":              {look(record.Answers, 0), "HEAD /moved, HEAD /status/200"},
-		"/moved-away":         {look(record.Fails, 0), "HEAD /moved-away, HEAD /status/404, GET /moved-away, GET /status/404"},
-		"/round":              {look(record.Answers, 0), strings.TrimSuffix(strings.Repeat("HEAD /round, ", redirects+1), ", ")},
-		"/cut-head":           {look(record.Answers, 0), "HEAD /cut-head, GET /cut-head"},
-		"/cut":                {look(record.Fails, 0), "HEAD /cut, GET /cut"},
+		"/moved-away": {
+			look(record.Fails, 0), "HEAD /moved-away, HEAD /status/404, GET /moved-away, GET /status/404",
+		},
+		"/round":    {look(record.Answers, 0), strings.TrimSuffix(strings.Repeat("HEAD /round, ", redirects+1), ", ")},
+		"/cut-head": {look(record.Answers, 0), "HEAD /cut-head, GET /cut-head"},
+		"/cut":      {look(record.Fails, 0), "HEAD /cut, GET /cut"},
 	} {
 		t.Run(path, func(t *testing.T) {
 			is := is.New(t)
@@ -343,7 +348,8 @@ func TestAskOnTheWay(t *testing.T) {
 			got := c.ask(t.Context(), s.URL+path, true)
 			want.Icon = got.Icon
 			is.Equal(got, want)
-			is.Equal(c.ask(t.Context(), s.URL+path, false).SignIn, want.SignIn && path != "/refresh-to-login") // HEAD has no page
+			// HEAD has no page
+			is.Equal(c.ask(t.Context(), s.URL+path, false).SignIn, want.SignIn && path != "/refresh-to-login")
 		})
 	}
 }

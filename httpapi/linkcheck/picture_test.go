@@ -26,6 +26,8 @@ func TestImageOf(t *testing.T) {
 		`<meta property="og:image" content="https://example.org/` + strings.Repeat("a", 9000) + `">`: "",
 		`<meta property="og:image" content="http://[::1">`:                                           "",
 	} {
-		is.New(t).Equal(imageOf(parse(strings.NewReader("<title>T</title>"+text+"<body>"), "text/html; charset=utf-8"), at), want)
+		is.New(t).Equal(
+			imageOf(parse(strings.NewReader("<title>T</title>"+text+"<body>"), "text/html; charset=utf-8"), at), want,
+		)
 	}
 }

@@ -118,7 +118,10 @@ func TestJudge(t *testing.T) {
 				is.NoErr(err)
 				return string(said)
 			}
-			for line := range strings.Lines(tags("-s", "-ee", "-a", "-G1", "-EXIF:all", "-GPS:all", "-XMP:all", "-IPTC:all", "-MakerNotes:all", "-UserData:all", "-Keys:all", "-ItemList:all", "-Comment")) {
+			for line := range strings.Lines(tags(
+				"-s", "-ee", "-a", "-G1", "-EXIF:all", "-GPS:all", "-XMP:all", "-IPTC:all", "-MakerNotes:all", "-UserData:all",
+				"-Keys:all", "-ItemList:all", "-Comment",
+			)) {
 				if _, rest, ok := strings.Cut(line, "]"); ok && !allowed[strings.Fields(rest)[0]] {
 					t.Error("still there: " + strings.TrimSpace(line))
 				}
@@ -224,9 +227,15 @@ func TestPNGChunks(t *testing.T) {
 		"a profile with a name":      {chunk("iCCP", "secret\x00\x00"+deflated(plain)), packed, []string{Text}},
 		"a profile with no name":     {chunk("iCCP", "\x00\x00"+deflated(plain)), packed, []string{Text}},
 		"a profile with a plain one": {packed, packed, nil},
-		"a profile with a text":      {chunk("iCCP", pngProfileName+"\x00\x00"+deflated(profileOf("text\x00\x00\x00\x00x"))), packed, []string{Text}},
-		"a profile with more behind": {chunk("iCCP", pngProfileName+"\x00\x00"+deflated(plain)+"secret"), packed, []string{Text}},
-		"a profile that is only one": {chunk("iCCP", "secret"), chunk("iCCP", pngProfileName+"\x00\x00"+deflated("")), []string{Text}},
+		"a profile with a text": {
+			chunk("iCCP", pngProfileName+"\x00\x00"+deflated(profileOf("text\x00\x00\x00\x00x"))), packed, []string{Text},
+		},
+		"a profile with more behind": {
+			chunk("iCCP", pngProfileName+"\x00\x00"+deflated(plain)+"secret"), packed, []string{Text},
+		},
+		"a profile that is only one": {
+			chunk("iCCP", "secret"), chunk("iCCP", pngProfileName+"\x00\x00"+deflated("")), []string{Text},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -275,11 +284,13 @@ func TestGIFExtensions(t *testing.T) {
 		"a delay with more":           {control[:7] + "\x06secret\x00", control, []string{Other}},
 		"a longer delay":              {"!\xf9\x0a\x00\x0a\x00\x00secret\x00", control, []string{Other}},
 		"a delay that is too short":   {"!\xf9\x03abc\x00", "", []string{Other}},
-		"a text in the picture":       {"!\x01\x0c\x00\x00\x00\x00\x01\x00\x01\x00\x08\x08\x01\x00\x06secret\x00", "", []string{Text}},
-		"a comment":                   {"!\xfe\x06secret\x00", "", []string{Text}},
-		"an unknown extension":        {"!\x42\x06secret\x00", "", []string{Text}},
-		"a program":                   {"!\xff\x0bSECRETS 1.0\x06secret\x00", "", []string{Other}},
-		"a place":                     {"!\xff\x0bXMP DataXMP\x06<GPS/>\x00", "", []string{GPS, Other}},
+		"a text in the picture": {
+			"!\x01\x0c\x00\x00\x00\x00\x01\x00\x01\x00\x08\x08\x01\x00\x06secret\x00", "", []string{Text},
+		},
+		"a comment":            {"!\xfe\x06secret\x00", "", []string{Text}},
+		"an unknown extension": {"!\x42\x06secret\x00", "", []string{Text}},
+		"a program":            {"!\xff\x0bSECRETS 1.0\x06secret\x00", "", []string{Other}},
+		"a place":              {"!\xff\x0bXMP DataXMP\x06<GPS/>\x00", "", []string{GPS, Other}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -315,8 +326,12 @@ func filmOf(handler, name string, samples ...string) string {
 			sizes, places, at = sizes+number(len(s)), places+number(at), at+len(s)
 		}
 		n := number(len(samples))
-		return boxed("ftyp", "isom", full) + boxed("moov", boxed("trak", boxed("mdia", boxed("hdlr", full, full, handler, full, full, full, name), boxed("minf", boxed("stbl",
-			boxed("stsz", full, full, n, sizes), boxed("stsc", full, number(1), number(1), number(1), number(1)), boxed("stco", full, n, places)))))) +
+		return boxed("ftyp", "isom", full) + boxed("moov", boxed("trak", boxed("mdia", boxed(
+			"hdlr", full, full, handler, full, full, full, name,
+		), boxed("minf", boxed("stbl",
+			boxed("stsz", full, full, n, sizes), boxed(
+				"stsc", full, number(1), number(1), number(1), number(1),
+			), boxed("stco", full, n, places)))))) +
 			boxed("mdat", strings.Join(samples, ""))
 	}
 	return build(strings.Index(build(0), "mdat") + 4)
@@ -325,21 +340,34 @@ func filmOf(handler, name string, samples ...string) string {
 // TestTracks: a track that says where a film was made goes with its samples; subtitles stay.
 func TestTracks(t *testing.T) {
 	t.Parallel()
-	late := slices.Concat(slices.Repeat([]string{"[iso : 100] "}, 500), slices.Repeat([]string{"GPS(13.4050,52.5200,18) "}, 500))
+	late := slices.Concat(
+		slices.Repeat([]string{"[iso : 100] "}, 500), slices.Repeat([]string{"GPS(13.4050,52.5200,18) "}, 500),
+	)
 	for name, c := range map[string]struct {
 		handler, name string
 		samples       []string
 		gone          bool
 		found         []string
 	}{
-		"a drone":                {"text", "DJI.Subtitle", []string{"F/2.8, SS 206"}, true, []string{GPS}},
-		"a drone, by its text":   {"sbtl", "", []string{"F/2.8", "F/2.8, SS 206, ISO 100, EV 0, GPS (13.4050, 52.5200, 18), D 5.53m"}, true, []string{GPS}},
-		"a drone, in brackets":   {"text", "", []string{"[iso : 100] [latitude: 52.5200] [longtitude: 13.4050]"}, true, []string{GPS}},
-		"a drone, in degrees":    {"text", "", []string{"HOME(E: 149° 1' 2\", N: 35° 3' 4\")"}, true, []string{GPS}},
-		"a drone that fixes":     {"text", "", late, true, []string{GPS}},
-		"a dash camera":          {"subt", "", []string{"\x00\x2f$GPRMC,123519,A,4807.038,N,01131.000,E"}, true, []string{GPS}},
-		"a maker's own track":    {"fdsc", "", []string{"secret"}, true, []string{Other}},
-		"subtitles":              {"sbtl", "SubtitleHandler", []string{"Turn the GPS on.", "What latitude do I have? 1.5 hours."}, false, nil},
+		"a drone": {"text", "DJI.Subtitle", []string{"F/2.8, SS 206"}, true, []string{GPS}},
+		"a drone, by its text": {
+			"sbtl", "",
+			[]string{"F/2.8", "F/2.8, SS 206, ISO 100, EV 0, GPS (13.4050, 52.5200, 18), D 5.53m"},
+			true,
+			[]string{GPS},
+		},
+		"a drone, in brackets": {
+			"text", "", []string{"[iso : 100] [latitude: 52.5200] [longtitude: 13.4050]"}, true, []string{GPS},
+		},
+		"a drone, in degrees": {"text", "", []string{"HOME(E: 149° 1' 2\", N: 35° 3' 4\")"}, true, []string{GPS}},
+		"a drone that fixes":  {"text", "", late, true, []string{GPS}},
+		"a dash camera": {
+			"subt", "", []string{"\x00\x2f$GPRMC,123519,A,4807.038,N,01131.000,E"}, true, []string{GPS},
+		},
+		"a maker's own track": {"fdsc", "", []string{"secret"}, true, []string{Other}},
+		"subtitles": {
+			"sbtl", "SubtitleHandler", []string{"Turn the GPS on.", "What latitude do I have? 1.5 hours."}, false, nil,
+		},
 		"a film":                 {"vide", "\x0cVideoHandler", []string{"GPS (13.4050, 52.5200, 18)"}, false, nil},
 		"a name":                 {"vide", "made in 52.52, 13.40", []string{"picture"}, false, []string{Text}},
 		"a name of subtitles":    {"sbtl", "secret", []string{"Hello"}, false, []string{Text}},
@@ -379,7 +407,9 @@ func TestEndOfMedia(t *testing.T) {
 		return film[:at] + boxed("mdat", film[at+8:], "secret")
 	}
 	// Sound whose samples have the size of 1, which QuickTime counts in units of its own.
-	sound := strings.Replace(filmOf("soun", "", "soundsound"), boxed("stsz", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x0a"),
+	sound := strings.Replace(filmOf("soun", "", "soundsound"), boxed(
+		"stsz", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x0a",
+	),
 		boxed("stsz", "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00"), 1)
 	fragment := boxed("moof", boxed("mfhd"))
 	for name, c := range map[string]struct {
@@ -418,7 +448,9 @@ func TestEndOfMedia(t *testing.T) {
 // describedAs is a film whose only track has these sample entries.
 func describedAs(handler string, entries ...string) string {
 	full := "\x00\x00\x00\x00"
-	return boxed("ftyp", "isom", full) + boxed("moov", boxed("trak", boxed("mdia", boxed("hdlr", full, full, handler, full, full, full, "\x00"),
+	return boxed("ftyp", "isom", full) + boxed("moov", boxed("trak", boxed("mdia", boxed(
+		"hdlr", full, full, handler, full, full, full, "\x00",
+	),
 		boxed("minf", boxed("stbl", boxed("stsd", full, "\x00\x00\x00\x01", strings.Join(entries, "")))))))
 }
 
@@ -440,21 +472,35 @@ func TestSampleEntries(t *testing.T) {
 		handler, entry, want string
 		found                []string
 	}{
-		"a plain one":              {"vide", picture("AVC Coding", "", settings), picture("AVC Coding", "", settings), nil},
-		"a box of a maker":         {"vide", picture("", "", settings, boxed("acme", "secret")), picture("", "", settings, boxed("free", zeros(6))), []string{Other}},
-		"a box with a number":      {"vide", picture("", "", settings, secret), picture("", "", settings, free), []string{Text}},
-		"free space":               {"vide", picture("", "", boxed("free", "secret")), picture("", "", boxed("free", zeros(6))), []string{Other}},
-		"a compressor":             {"vide", picture("Acme Cam1", ""), picture("", ""), []string{Camera}},
-		"bytes behind the name":    {"vide", picture("H.264", "secret"), picture("", ""), []string{Camera}},
-		"colours of its own":       {"vide", colours, colours, nil},
-		"a second picture":         {"auxv", picture("", "", secret), picture("", "", free), []string{Text}},
-		"sound":                    {"soun", sound("\x00\x00", 0, secret, settings), sound("\x00\x00", 0, free, settings), []string{Text}},
+		"a plain one": {"vide", picture("AVC Coding", "", settings), picture("AVC Coding", "", settings), nil},
+		"a box of a maker": {
+			"vide", picture("", "", settings, boxed("acme", "secret")), picture("", "", settings, boxed("free", zeros(6))),
+			[]string{Other},
+		},
+		"a box with a number": {
+			"vide", picture("", "", settings, secret), picture("", "", settings, free), []string{Text},
+		},
+		"free space": {
+			"vide", picture("", "", boxed("free", "secret")), picture("", "", boxed("free", zeros(6))), []string{Other},
+		},
+		"a compressor":          {"vide", picture("Acme Cam1", ""), picture("", ""), []string{Camera}},
+		"bytes behind the name": {"vide", picture("H.264", "secret"), picture("", ""), []string{Camera}},
+		"colours of its own":    {"vide", colours, colours, nil},
+		"a second picture":      {"auxv", picture("", "", secret), picture("", "", free), []string{Text}},
+		"sound": {
+			"soun", sound("\x00\x00", 0, secret, settings), sound("\x00\x00", 0, free, settings), []string{Text},
+		},
 		"sound of QuickTime":       {"soun", sound("\x00\x01", 16, secret), sound("\x00\x01", 16, free), []string{Text}},
 		"newer sound of QuickTime": {"soun", sound("\x00\x02", 36, secret), sound("\x00\x02", 36, free), []string{Text}},
-		"within sound":             {"soun", sound("\x00\x01", 16, boxed("wave", secret)), sound("\x00\x01", 16, boxed("wave", free)), []string{Text}},
-		"the name of a reel":       {"tmcd", boxed("tmcd", zeros(26), boxed("name", "secret")), boxed("tmcd", zeros(26), boxed("free", zeros(6))), []string{Other}},
-		"an unknown format":        {"hint", boxed("rtp ", "settings"), boxed("rtp ", "settings"), nil},
-		"a short one":              {"vide", boxed("avc1", zeros(8)), boxed("avc1", zeros(8)), nil},
+		"within sound": {
+			"soun", sound("\x00\x01", 16, boxed("wave", secret)), sound("\x00\x01", 16, boxed("wave", free)), []string{Text},
+		},
+		"the name of a reel": {
+			"tmcd", boxed("tmcd", zeros(26), boxed("name", "secret")), boxed("tmcd", zeros(26), boxed("free", zeros(6))),
+			[]string{Other},
+		},
+		"an unknown format": {"hint", boxed("rtp ", "settings"), boxed("rtp ", "settings"), nil},
+		"a short one":       {"vide", boxed("avc1", zeros(8)), boxed("avc1", zeros(8)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -482,13 +528,24 @@ func TestPictureBoxes(t *testing.T) {
 		"XML":           {handler("\x00") + boxed("xml ", full, "<x:xmpmeta exif:GPSLatitude='secret'/>"), GPS},
 		"binary XML":    {handler("\x00") + boxed("bxml", full, "secret"), Text},
 		"a maker's box": {handler("\x00") + boxed("acme", "secret"), Other},
-		"a description": {handler("\x00") + boxed("iprp", boxed("ipco", boxed("ispe", full, full, full), boxed("udes", full, "en\x00secret\x00"))), Text},
-		"a time":        {handler("\x00") + boxed("iprp", boxed("ipco", boxed("crtt", full, "secret12"))), Time},
-		"a name":        {handler("secret\x00"), Text},
-		"an XML item": {handler("\x00") + item("xml ") + boxed("iloc", "\x01\x00\x00\x00\x44\x00\x00\x01", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x06") +
+		"a description": {
+			handler("\x00") + boxed(
+				"iprp", boxed("ipco", boxed("ispe", full, full, full), boxed("udes", full, "en\x00secret\x00")),
+			),
+			Text,
+		},
+		"a time": {handler("\x00") + boxed("iprp", boxed("ipco", boxed("crtt", full, "secret12"))), Time},
+		"a name": {handler("secret\x00"), Text},
+		"an XML item": {handler("\x00") + item("xml ") + boxed(
+			"iloc", "\x01\x00\x00\x00\x44\x00\x00\x01", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x06",
+		) +
 			boxed("idat", "secret"), Text},
-		"an XML item with a long number": {handler("\x00") + boxed("iinf", full, "\x00\x01", boxed("infe", "\x03\x00\x00\x00\x00\x00\x00\x01\x00\x00", "xml \x00")) +
-			boxed("iloc", "\x01\x00\x00\x00\x44\x00\x00\x01", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x06") + boxed("idat", "secret"), Text},
+		"an XML item with a long number": {handler("\x00") + boxed(
+			"iinf", full, "\x00\x01", boxed("infe", "\x03\x00\x00\x00\x00\x00\x00\x01\x00\x00", "xml \x00"),
+		) +
+			boxed(
+				"iloc", "\x01\x00\x00\x00\x44\x00\x00\x01", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x06",
+			) + boxed("idat", "secret"), Text},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -533,11 +590,16 @@ func TestHostile(t *testing.T) {
 	heic := boxed("ftyp", "heic\x00\x00\x00\x00")
 	exif := boxed("iinf", full, "\x00\x01", boxed("infe", "\x02\x00\x00\x00\x00\x01\x00\x00Exif\x00"))
 	for name, file := range map[string]string{
-		"items without bytes":   heic + boxed("meta", full, handler, exif, boxed("iloc", "\x02\x00\x00\x00\x00\x00\xff\xff\xff\xff")),
-		"extents without bytes": heic + boxed("meta", full, handler, exif, boxed("iloc", full, "\x00\x00\xff\xff", strings.Repeat("\x00\x01\x00\x00\xff\xff", 0xffff))),
-		"a property too long":   heic + boxed("meta", full, handler, boxed("iprp", boxed("ipco", "\x00\x00\xff\xffudes"))),
-		"many boxes":            heic + strings.Repeat(boxed("free"), maxBoxes),
-		"a compressed film":     boxed("ftyp", "qt  ") + boxed("moov", boxed("cmov")),
+		"items without bytes": heic + boxed(
+			"meta", full, handler, exif, boxed("iloc", "\x02\x00\x00\x00\x00\x00\xff\xff\xff\xff"),
+		),
+		"extents without bytes": heic + boxed(
+			"meta", full, handler, exif,
+			boxed("iloc", full, "\x00\x00\xff\xff", strings.Repeat("\x00\x01\x00\x00\xff\xff", 0xffff)),
+		),
+		"a property too long": heic + boxed("meta", full, handler, boxed("iprp", boxed("ipco", "\x00\x00\xff\xffudes"))),
+		"many boxes":          heic + strings.Repeat(boxed("free"), maxBoxes),
+		"a compressed film":   boxed("ftyp", "qt  ") + boxed("moov", boxed("cmov")),
 		"metadata in fragments": boxed("ftyp", "isom") + boxed("moov", boxed("trak", boxed("mdia", boxed("hdlr", full, full, "meta"), boxed("minf", boxed("stbl",
 			boxed("stsz", full, full, full), boxed("stsc", full, full), boxed("stco", full, full)))))) + boxed("moof"),
 		"many segments": "\xff\xd8" + strings.Repeat("\xff\xe1\x00\x02", maxReads),
@@ -566,7 +628,10 @@ func TestHostile(t *testing.T) {
 func TestSendTo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	file := slices.Concat(readTestdata(t, "all.heic"), binary.BigEndian.AppendUint32(nil, 8+100_000), []byte("mdat"), bytes.Repeat([]byte("film"), 25_000))
+	file := slices.Concat(
+		readTestdata(t, "all.heic"), binary.BigEndian.AppendUint32(nil, 8+100_000), []byte("mdat"),
+		bytes.Repeat([]byte("film"), 25_000),
+	)
 	want, p, err := cleaned(file, "image/heic")
 	is.NoErr(err)
 	for _, from := range []int64{0, 1, 5000, p.Size() - 70_000, p.Size() - 5, p.Size()} {

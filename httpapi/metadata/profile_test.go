@@ -32,13 +32,18 @@ func TestPlainProfile(t *testing.T) {
 	zeros := func(n int) string { return strings.Repeat("\x00", n) }
 	plain, maker := profileWith("", redTag), profileWith("", redTag, "mmodsecret!!")
 	for name, c := range map[string]struct{ profile, want string }{
-		"a plain one":        {plain, plain},
-		"a time":             {profileWith("secret", redTag), plain},
-		"a text":             {profileOf("text\x00\x00\x00\x00secret\x00"), profileOf("text" + zeros(11))},
-		"texts in languages": {profileOf("mluc\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x0cenUSsecret"), profileOf("mluc" + zeros(11) + "\x0c" + zeros(10))},
-		"an old description": {profileOf("desc\x00\x00\x00\x00\x00\x00\x00\x07secret\x00"), profileOf("desc" + zeros(7) + "\x01" + zeros(7))},
-		"a maker's tag":      {maker, maker[:131] + "\x01" + maker[132:144] + zeros(12) + redTag[4:] + zeros(8)},
-		"bytes at the end":   {plain + "secret", plain + zeros(6)},
+		"a plain one": {plain, plain},
+		"a time":      {profileWith("secret", redTag), plain},
+		"a text":      {profileOf("text\x00\x00\x00\x00secret\x00"), profileOf("text" + zeros(11))},
+		"texts in languages": {
+			profileOf("mluc\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x0cenUSsecret"),
+			profileOf("mluc" + zeros(11) + "\x0c" + zeros(10)),
+		},
+		"an old description": {
+			profileOf("desc\x00\x00\x00\x00\x00\x00\x00\x07secret\x00"), profileOf("desc" + zeros(7) + "\x01" + zeros(7)),
+		},
+		"a maker's tag":    {maker, maker[:131] + "\x01" + maker[132:144] + zeros(12) + redTag[4:] + zeros(8)},
+		"bytes at the end": {plain + "secret", plain + zeros(6)},
 		"a tag that is outside": {
 			plain[:140] + "\xff" + plain[141:],
 			zeros(36) + "acsp" + zeros(len(plain)-40),
@@ -74,12 +79,18 @@ func TestProfiles(t *testing.T) {
 		return describedAs("vide", boxed("avc1", strings.Repeat("\x00", 78), boxed("colr", "prof", profile)))
 	}
 	heic := func(profile string) string {
-		return boxed("ftyp", "heic", full) + boxed("meta", full, boxed("hdlr", full, full, "pict", full, full, full, "\x00"), boxed("iprp", boxed("ipco", boxed("colr", "prof", profile))))
+		return boxed("ftyp", "heic", full) + boxed(
+			"meta", full, boxed("hdlr", full, full, "pict", full, full, full, "\x00"),
+			boxed("iprp", boxed("ipco", boxed("colr", "prof", profile))),
+		)
 	}
 	secret, plain := profileOf("text\x00\x00\x00\x00secret!\x00"), profileOf("text"+strings.Repeat("\x00", 12))
 	for name, c := range map[string]struct{ file, want string }{
-		"JPEG":             {jpeg(segment(1, 1, secret)), jpeg(segment(1, 1, plain))},
-		"JPEG in parts":    {jpeg(segment(1, 2, secret[:190]), segment(2, 2, secret[190:])), jpeg(segment(1, 2, plain[:190]), segment(2, 2, plain[190:]))},
+		"JPEG": {jpeg(segment(1, 1, secret)), jpeg(segment(1, 1, plain))},
+		"JPEG in parts": {
+			jpeg(segment(1, 2, secret[:190]), segment(2, 2, secret[190:])),
+			jpeg(segment(1, 2, plain[:190]), segment(2, 2, plain[190:])),
+		},
 		"a second of JPEG": {jpeg(segment(1, 1, secret), segment(1, 1, secret)), jpeg(segment(1, 1, plain))},
 		"WebP":             {webp(secret), webp(plain)},
 		"HEIC":             {heic(secret), heic(plain)},

@@ -29,11 +29,16 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, seed := range []string{"", "17", "-1", "99999999999999999999", "0.35", "NaN", "-Inf", "1e400", "Fri, 02 Jan 2026 03:05:05 GMT", "Fri Jan  2 03:05:05 2026", "Mon, 01 Jan 0000 00:00:00 GMT"} {
+	for _, seed := range []string{
+		"", "17", "-1", "99999999999999999999", "0.35", "NaN", "-Inf", "1e400", "Fri, 02 Jan 2026 03:05:05 GMT",
+		"Fri Jan  2 03:05:05 2026", "Mon, 01 Jan 0000 00:00:00 GMT",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if d := RetryAfter(http.Header{"Retry-After": {text}}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)); d < 0 || d > 24*time.Hour {
+		if d := RetryAfter(
+			http.Header{"Retry-After": {text}}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		); d < 0 || d > 24*time.Hour {
 			t.Errorf("%q is %s", text, d)
 		}
 	})
@@ -49,9 +54,20 @@ func TestExplain(t *testing.T) {
 		{&Refused{Host: "\u202ex\x07", Why: "is no host"}, "The host x is no host."}, // of a redirect
 		{fmt.Errorf("reading: %w", ErrSlow), "It did not answer in time."},
 		{context.DeadlineExceeded, "It did not answer in time."},
-		{fmt.Errorf("dial: %w", &net.DNSError{Err: "no such host", Name: "nowhere.example", Server: "10.0.0.53:53", IsNotFound: true}), "The host nowhere.example cannot be found."},
-		{&net.DNSError{Err: "server misbehaving", Name: "nowhere.example", Server: "10.0.0.53:53", IsTemporary: true}, "The host nowhere.example cannot be found."},
-		{&net.DNSError{Err: "i/o timeout", Name: "nowhere.example", Server: "10.0.0.53:53", IsTimeout: true}, "It did not answer in time."},
+		{
+			fmt.Errorf(
+				"dial: %w", &net.DNSError{Err: "no such host", Name: "nowhere.example", Server: "10.0.0.53:53", IsNotFound: true},
+			),
+			"The host nowhere.example cannot be found.",
+		},
+		{
+			&net.DNSError{Err: "server misbehaving", Name: "nowhere.example", Server: "10.0.0.53:53", IsTemporary: true},
+			"The host nowhere.example cannot be found.",
+		},
+		{
+			&net.DNSError{Err: "i/o timeout", Name: "nowhere.example", Server: "10.0.0.53:53", IsTimeout: true},
+			"It did not answer in time.",
+		},
 		{syscall.ECONNREFUSED, "It refuses the connection: nothing listens there."},
 		{io.ErrUnexpectedEOF, "It closed the connection without an answer."},
 		{errors.New("tls:\tbad \x1b[31mthing\u202e"), "It cannot be reached: tls: bad [31mthing."},

@@ -49,7 +49,9 @@ func TestJudge(t *testing.T) {
 func TestOwnAddresses(t *testing.T) {
 	is := is.New(t)
 	own := func() (all []net.Addr, err error) {
-		for _, text := range []string{"127.0.0.1/8", "198.41.0.4/24", "2a01:4f8:1:2::1/128", "fe80::1/64", "2606:4700::5/48"} {
+		for _, text := range []string{
+			"127.0.0.1/8", "198.41.0.4/24", "2a01:4f8:1:2::1/128", "fe80::1/64", "2606:4700::5/48",
+		} {
 			ip, n, err := net.ParseCIDR(text)
 			is.NoErr(err)
 			all = append(all, &net.IPNet{IP: ip, Mask: n.Mask})
@@ -74,8 +76,15 @@ func TestOwnAddresses(t *testing.T) {
 	}
 	u, err := url.Parse("http://198.41.0.4:8080/")
 	is.NoErr(err)
-	is.Equal(c.Check(u).Error(), "The host 198.41.0.4 has the address 198.41.0.4, which is the server itself; an administrator can allow it with --allow-outbound 198.41.0.4.")
-	_, err = get(t, New(Options{Own: own, Lookup: names(map[string][]string{"home.example": {"198.41.0.4"}}).lookup}), "http://home.example/", 0)
+	is.Equal(
+		c.Check(u).Error(),
+		"The host 198.41.0.4 has the address 198.41.0.4, which is the server itself; an administrator can allow it with "+
+			"--allow-outbound 198.41.0.4.",
+	)
+	_, err = get(
+		t, New(Options{Own: own, Lookup: names(map[string][]string{"home.example": {"198.41.0.4"}}).lookup}),
+		"http://home.example/", 0,
+	)
 	is.True(refusedBy(err) != nil)
 
 	// Where they are not known, nothing is taken for public.
@@ -98,7 +107,10 @@ func allow(t testing.TB, texts ...string) []Allowed {
 
 func TestAllowedReads(t *testing.T) {
 	is := is.New(t)
-	for _, bad := range []string{"", " ", "http://nas.lan", "nas.lan:80", "a b", "10.0.0.0/33", "fe80::1%eth0", "user@nas", "nas/", ".", "::ffff:192.168.0.0/112"} {
+	for _, bad := range []string{
+		"", " ", "http://nas.lan", "nas.lan:80", "a b", "10.0.0.0/33", "fe80::1%eth0", "user@nas", "nas/", ".",
+		"::ffff:192.168.0.0/112",
+	} {
 		var x Allowed
 		if x.UnmarshalText([]byte(bad)) == nil {
 			t.Errorf("%q is taken", bad)
@@ -203,7 +215,10 @@ func TestRefusedSpellings(t *testing.T) {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
-	for _, address := range []string{"ftp://example.org/", "gopher://example.org/", "file:///etc/passwd", "unix:///x", "http://user:pw@example.org/", "http:///x", "http://./"} {
+	for _, address := range []string{
+		"ftp://example.org/", "gopher://example.org/", "file:///etc/passwd", "unix:///x", "http://user:pw@example.org/",
+		"http:///x", "http://./",
+	} {
 		if _, err := get(t, c, address, 0); refusedBy(err) == nil {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -231,7 +246,11 @@ func TestCheck(t *testing.T) {
 	}
 	u, err := url.Parse("http://127.0.0.1:9/")
 	is.NoErr(err)
-	is.Equal(c.Check(u).Error(), "The host 127.0.0.1 has the address 127.0.0.1, which is the server itself; an administrator can allow it with --allow-outbound 127.0.0.1.")
+	is.Equal(
+		c.Check(u).Error(),
+		"The host 127.0.0.1 has the address 127.0.0.1, which is the server itself; an administrator can allow it with "+
+			"--allow-outbound 127.0.0.1.",
+	)
 }
 
 // A name that was public a moment ago and is not now is refused: the address
@@ -239,7 +258,9 @@ func TestCheck(t *testing.T) {
 func TestRebinding(t *testing.T) {
 	is := is.New(t)
 	port, reached := receiver(t, fine)
-	f := names(map[string][]string{"flips.example": {"127.0.0.2", "127.0.0.1", "127.0.0.2"}, "both.example": {"127.0.0.1 127.0.0.2"}})
+	f := names(map[string][]string{
+		"flips.example": {"127.0.0.2", "127.0.0.1", "127.0.0.2"}, "both.example": {"127.0.0.1 127.0.0.2"},
+	})
 	c := New(Options{Allow: allow(t, "127.0.0.2/32"), Lookup: f.lookup}) // stands for what is public
 	closed := httptest.NewServer(nil)
 	closed.Close()
@@ -372,7 +393,9 @@ func TestTransport(t *testing.T) {
 // Whatever is said to be allowed, it is read or refused, and never lets the
 // metadata address through.
 func FuzzAllowed(f *testing.F) {
-	for _, seed := range []string{"nas.lan", "10.0.0.0/8", "::1", "[::1]", "0.0.0.0/0", "::/0", "http://x", "a:1", "\x00", "é"} {
+	for _, seed := range []string{
+		"nas.lan", "10.0.0.0/8", "::1", "[::1]", "0.0.0.0/0", "::/0", "http://x", "a:1", "\x00", "é",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -395,7 +418,9 @@ func TestHide(t *testing.T) {
 	for _, text := range []string{"10.0.0.5", "fd00::7", "::ffff:127.0.0.1"} {
 		r := &Refused{Host: "nas.example", Addr: netip.MustParseAddr(text), Why: "is private", Private: true}
 		is.True(strings.Contains(r.Error(), "has the address "+text))
-		is.Equal(Hide(r.Error()), "The host nas.example is private; an administrator can allow it with --allow-outbound nas.example.")
+		is.Equal(
+			Hide(r.Error()), "The host nas.example is private; an administrator can allow it with --allow-outbound nas.example.",
+		)
 	}
 	is.Equal(Hide("The target answered 500."), "The target answered 500.")
 }

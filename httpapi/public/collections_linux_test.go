@@ -49,7 +49,9 @@ func TestCollectionZipMemory(t *testing.T) {
 		var growth, read, size, ms int64
 		_, err := fmt.Sscanf(text, "%d read=%d size=%d ms=%d.", &growth, &read, &size, &ms)
 		is.NoErr(err)
-		t.Logf("%d MiB of zip in %d ms, %d MiB read from the disk: the process grew by %d KiB", size>>20, ms, read>>20, growth)
+		t.Logf(
+			"%d MiB of zip in %d ms, %d MiB read from the disk: the process grew by %d KiB", size>>20, ms, read>>20, growth,
+		)
 		is.True(growth < 64<<10)
 		is.True(read >= 1<<30) // not from the memory
 		return
@@ -84,7 +86,9 @@ func TestCollectionZipMemory(t *testing.T) {
 	}
 	add(1024, 512<<20)
 	folder := a.Get("/api/v1/files?limit=1").Want(200).Text("data.0.folder.id")
-	a.Post("/api/v1/collections", `{"title":"All","slug":"all","isPublic":true,"source":{"folderId":"`+folder+`"}}`).Want(201)
+	a.Post(
+		"/api/v1/collections", `{"title":"All","slug":"all","isPublic":true,"source":{"folderId":"`+folder+`"}}`,
+	).Want(201)
 	debug.FreeOSMemory()
 	base, before, begun := proc(t, "status", "RssAnon"), proc(t, "io", "read_bytes"), time.Now()
 	most := base
@@ -102,5 +106,8 @@ func TestCollectionZipMemory(t *testing.T) {
 	}
 	is.True(err == io.EOF || err == io.ErrUnexpectedEOF && size == got.ContentLength)
 	is.Equal(size, got.ContentLength)
-	t.Logf("growth=%d read=%d size=%d ms=%d.", most-base, proc(t, "io", "read_bytes")-before, size, time.Since(begun).Milliseconds())
+	t.Logf(
+		"growth=%d read=%d size=%d ms=%d.", most-base, proc(t, "io", "read_bytes")-before, size,
+		time.Since(begun).Milliseconds(),
+	)
 }

@@ -48,7 +48,9 @@ func TestCollections(t *testing.T) {
 	list := a.Get(at + "/items").Want(200)
 	is.Equal(list.IDs(), []string{one, two})
 	is.Equal(list.At("leftOut"), []any{map[string]any{"id": two, "reason": "limit"}})
-	is.Equal(a.Post(at+"/items", `{"add":["`+three+`","`+one+`"],"remove":["`+two+`"]}`).Want(200).At("data.itemCount"), 2.0)
+	is.Equal(
+		a.Post(at+"/items", `{"add":["`+three+`","`+one+`"],"remove":["`+two+`"]}`).Want(200).At("data.itemCount"), 2.0,
+	)
 	is.Equal(a.Get(at+"/items").Want(200).IDs(), []string{one, three})
 	a.Patch(at+"/items/"+three, `{"before":"`+one+`"}`).Want(200)
 	first := a.Get(at + "/items?limit=1").Want(200)
@@ -66,7 +68,12 @@ func TestCollections(t *testing.T) {
 	is.Equal(live.At("data.itemCount"), 1.0)
 	is.Equal(live.At("data.source.tag"), "sea")
 	a.Post("/api/v1/collections/"+live.Text("data.id")+"/items", `{"add":["`+one+`"]}`).Want(409)
-	is.Equal(a.Patch("/api/v1/collections/"+live.Text("data.id"), `{"source":{"items":["`+one+`"]}}`).Want(200).At("data.source.tag"), nil)
+	is.Equal(
+		a.Patch(
+			"/api/v1/collections/"+live.Text("data.id"), `{"source":{"items":["`+one+`"]}}`,
+		).Want(200).At("data.source.tag"),
+		nil,
+	)
 
 	bob := a.AddKey(a.AddUser("bob", people.Member), people.ScopeAll)
 	a.Do(apitest.Request{Method: "GET", Path: at + "/items", Key: bob}).Want(404)
@@ -117,11 +124,19 @@ func TestCollectionMatrix(t *testing.T) {
 	}
 	items := map[string]string{
 		"private game": game, "private recipe": recipe,
-		"private file": photo.Text("id"), "private note": a.Note("private", `,"slug":"own-slug","tags":["own-tag"]`), "public note": a.Note("public", `,"isPublic":true`),
-		"password": a.Note("x", `,"isPublic":true,"password":"pass word"`), "limit": a.Note("x", `,"isPublic":true,"maxViews":5`), "end": a.Note("x", `,"isPublic":true,"expiresAt":"2999-01-01T00:00:00Z"`),
+		"private file": photo.Text("id"), "private note": a.Note(
+			"private", `,"slug":"own-slug","tags":["own-tag"]`,
+		), "public note": a.Note("public", `,"isPublic":true`),
+		"password": a.Note(
+			"x", `,"isPublic":true,"password":"pass word"`,
+		), "limit": a.Note("x", `,"isPublic":true,"maxViews":5`), "end": a.Note(
+			"x", `,"isPublic":true,"expiresAt":"2999-01-01T00:00:00Z"`,
+		),
 		"not in it": a.Note("x", `,"isPublic":true`), "in the trash": a.Note("x", `,"isPublic":true`),
 	}
-	seen := map[string]bool{"private file": true, "private note": true, "public note": true, "private game": true, "private recipe": true}
+	seen := map[string]bool{
+		"private file": true, "private note": true, "public note": true, "private game": true, "private recipe": true,
+	}
 	var ids []string
 	for name, id := range items {
 		if name != "not in it" {
@@ -132,8 +147,12 @@ func TestCollectionMatrix(t *testing.T) {
 		more                     string
 		stranger, knowing, owner int
 	}{
-		"open": {"", 200, 200, 200}, "private": {`,"maxViews":null`, 404, 404, 200}, "locked": {`,"password":"open sesame"`, 401, 200, 200},
-		"spent": {`,"maxViews":1`, 410, 410, 200}, "ended": {`,"expiresAt":"` + a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `"`, 410, 410, 200},
+		"open": {"", 200, 200, 200}, "private": {`,"maxViews":null`, 404, 404, 200}, "locked": {
+			`,"password":"open sesame"`, 401, 200, 200,
+		},
+		"spent": {`,"maxViews":1`, 410, 410, 200}, "ended": {
+			`,"expiresAt":"` + a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `"`, 410, 410, 200,
+		},
 	}
 	made := map[string]string{}
 	for state, s := range states {
@@ -222,7 +241,10 @@ func TestCollectionViews(t *testing.T) {
 	id := a.Collect("all", `,"maxViews":2`, file, note)
 	views := func() any { return a.Get("/api/v1/collections/" + id).Want(200).At("data.views") }
 	a.Visit("/t/all/" + file).Want(404) // no byte before the view
-	for i, paths := range [][]string{{"/v/all", "/v/all/" + note, "/x/all/" + file, "/t/all/" + file, "/x/all.zip"}, {"/x/all.zip", "/v/all", "/x/all/" + note}} {
+	for i, paths := range [][]string{
+		{"/v/all", "/v/all/" + note, "/x/all/" + file, "/t/all/" + file, "/x/all.zip"},
+		{"/x/all.zip", "/v/all", "/x/all/" + note},
+	} {
 		g := a.Guest()
 		for _, path := range paths {
 			is.Equal(g.See("GET", path).Status, 200)
@@ -245,14 +267,18 @@ func TestCollectionZip(t *testing.T) {
 	a.User = a.AddUser("ann", people.Admin)
 	a.Key = a.AddKey(a.User, people.ScopeAdmin)
 	rnd := rand.New(rand.NewPCG(7, 8))
-	want := map[string]string{"Note.md": "# hello", "code.py": "print()", "bookmarks.html": "https://go.dev/", "Cake.md": "# Cake"}
+	want := map[string]string{
+		"Note.md": "# hello", "code.py": "print()", "bookmarks.html": "https://go.dev/", "Cake.md": "# Cake",
+	}
 	var ids []string
 	for i := range 4 {
 		content := make([]byte, 20_000*i)
 		for j := range content {
 			content[j] = byte(rnd.Uint32())
 		}
-		ids = append(ids, a.Upload(nil, apitest.File("con.bin", "application/octet-stream", string(content))).Want(201).Text("id"))
+		ids = append(
+			ids, a.Upload(nil, apitest.File("con.bin", "application/octet-stream", string(content))).Want(201).Text("id"),
+		)
 		name := "_con.bin"
 		if i > 0 {
 			name = fmt.Sprintf("_con (%d).bin", i+1)
@@ -303,7 +329,8 @@ func TestCollectionZip(t *testing.T) {
 	a.Visit("/x/all.zip", "Range", fmt.Sprintf("bytes=%d-", len(whole))).Want(416)
 	a.Visit("/x/all.zip", "If-None-Match", tag).Want(304)
 	a.Post("/api/v1/collections/"+id+"/items", `{"remove":["`+ids[0]+`"]}`).Want(200)
-	is.True(len(a.Visit("/x/all.zip", "Range", "bytes=5-", "If-Range", tag).Want(200).Body) < len(whole)) // changed: from the start
+	// changed: from the start
+	is.True(len(a.Visit("/x/all.zip", "Range", "bytes=5-", "If-Range", tag).Want(200).Body) < len(whole))
 	one := a.Visit("/x/all.zip?items=" + ids[1] + "," + ids[2]).Want(200)
 	is.Equal(strings.Count(string(one.Body), "PK\x01\x02"), 2)
 	a.Patch("/api/v1/collections/all", `{"allowDownload":false}`).Want(200)
@@ -330,7 +357,10 @@ func TestCollectionZipSlug(t *testing.T) {
 	bob.Patch(at, map[string]any{"title": "y"}).Want(200)
 
 	begin := func(slug string) *apitest.Answer {
-		return bob.SendTusBy(false, "POST", "/api/v1/tus", "", "Upload-Length", "3", "Upload-Metadata", apitest.Meta("filename", "x.zip", "slug", slug))
+		return bob.SendTusBy(
+			false, "POST", "/api/v1/tus", "", "Upload-Length", "3", "Upload-Metadata",
+			apitest.Meta("filename", "x.zip", "slug", slug),
+		)
 	}
 	is.Equal(begin("holiday.zip").Want(409).Text("code"), "slug_taken") // before its bytes are sent
 	begin("later.zip").Want(201)
@@ -388,7 +418,9 @@ func TestUploadKeepsCRC(t *testing.T) {
 	a := apitest.Start(t)
 	a.Fetching(t)
 	long := func(c string) string { return strings.Repeat(c, 1<<20) }
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, long("f")) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, long("f"))
+	}))
 	t.Cleanup(server.Close)
 	known := func(content string) bool {
 		t.Helper()
@@ -401,7 +433,9 @@ func TestUploadKeepsCRC(t *testing.T) {
 		is.True(!known || sum == crc32.ChecksumIEEE([]byte(content)))
 		return known
 	}
-	a.Upload(nil, apitest.File("a", "", long("a")), apitest.File("b", "", long("b")), apitest.File("short", "", "short")).Want(201)
+	a.Upload(
+		nil, apitest.File("a", "", long("a")), apitest.File("b", "", long("b")), apitest.File("short", "", "short"),
+	).Want(201)
 	at := a.Begin(1<<20, "filename", "tus")
 	a.Piece(at, 0, long("t")[:500_000]).Want(204)
 	a.Piece(at, 500_000, long("t")[500_000:]).Want(204)
@@ -476,7 +510,9 @@ func TestCollectionZipLost(t *testing.T) {
 func BenchmarkCollection(b *testing.B) {
 	a := apitest.Start(b)
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	first := a.Upload(map[string]string{"folderName": "sea"}, apitest.File("0.jpg", "image/jpeg", string(content))).Want(201)
+	first := a.Upload(
+		map[string]string{"folderName": "sea"}, apitest.File("0.jpg", "image/jpeg", string(content)),
+	).Want(201)
 	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
 		r, err := catalog.Record(tx, a.User.ID, record.Files, first.Text("id"))
 		if err != nil {
@@ -496,7 +532,10 @@ func BenchmarkCollection(b *testing.B) {
 		}
 		return nil
 	}))
-	a.Post("/api/v1/collections", `{"title":"All","slug":"all","isPublic":true,"source":{"folderId":"`+first.Text("folder.id")+`"}}`).Want(201)
+	a.Post(
+		"/api/v1/collections",
+		`{"title":"All","slug":"all","isPublic":true,"source":{"folderId":"`+first.Text("folder.id")+`"}}`,
+	).Want(201)
 	read := func(b *testing.B, path string) int64 {
 		got, err := http.Get(a.URL + path)
 		a.NoErr(err)
@@ -536,7 +575,9 @@ func TestCollectionWithoutPictures(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	id := a.Post("/api/v1/recipes", `{"title":"Soup","isPublic":true,"imageUrl":"https://example.org/soup.jpg"}`).Want(201).Text("data.id")
+	id := a.Post(
+		"/api/v1/recipes", `{"title":"Soup","isPublic":true,"imageUrl":"https://example.org/soup.jpg"}`,
+	).Want(201).Text("data.id")
 	a.Collect("food", "", id)
 	page := string(a.Visit("/v/food").Want(200).Body)
 	is.True(strings.Contains(page, "Soup"))

@@ -45,7 +45,9 @@ func TestContentOrigin(t *testing.T) {
 		}
 	}
 	is := is.New(t)
-	for _, address := range []string{"http://kist.test", "https://kist.test", "http://kist.test:80", "https://KIST.test:443"} {
+	for _, address := range []string{
+		"http://kist.test", "https://kist.test", "http://kist.test:80", "https://KIST.test:443",
+	} {
 		_, err := ContentOrigin(address, "http://kist.test") // Host is the same for both
 		is.True(err != nil)
 	}

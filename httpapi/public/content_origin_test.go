@@ -35,7 +35,9 @@ func TestContentAlone(t *testing.T) {
 	a.Share("private", "slug", "hidden", "isPublic", "false")
 	a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"short","isPublic":true}`).Want(201)
 	served := map[string]bool{"GET /x/open": true, "GET /healthz": true}
-	words := strings.NewReplacer("{slug}", "open", "{id}", a.User.ID.String(), "{username}", "ann", "{name}", "kist.css", "{token}", "x")
+	words := strings.NewReplacer(
+		"{slug}", "open", "{id}", a.User.ID.String(), "{username}", "ann", "{name}", "kist.css", "{token}", "x",
+	)
 	for _, r := range a.Server.Routes() {
 		is.True(!r.AtContentOrigin || r.Access.Open) // nobody is known there
 		for _, method := range []string{r.Method, http.MethodHead, http.MethodOptions, http.MethodPost} {
@@ -52,14 +54,18 @@ func TestContentAlone(t *testing.T) {
 				t.Errorf("%s %s allows %s", method, path, allows)
 			}
 			for _, cookie := range got.Header.Values("Set-Cookie") {
-				if !strings.HasPrefix(cookie, public.CookieName(grant.ToRead, "open")+"=") || !strings.Contains(cookie, "; Path=/;") || !strings.Contains(cookie, "; Secure") {
+				if !strings.HasPrefix(
+					cookie, public.CookieName(grant.ToRead, "open")+"=",
+				) || !strings.Contains(cookie, "; Path=/;") || !strings.Contains(cookie, "; Secure") {
 					t.Errorf("%s %s sets the cookie %s", method, path, cookie)
 				}
 			}
 			is.Equal(apitest.MediaOf(got.Header) == "text/html", false)
 		}
 	}
-	for _, header := range [][]string{{"X-Api-Key", a.Key}, {"Cookie", session}, {"Authorization", "Bearer " + a.Key}, {"Accept", "text/html"}} {
+	for _, header := range [][]string{
+		{"X-Api-Key", a.Key}, {"Cookie", session}, {"Authorization", "Bearer " + a.Key}, {"Accept", "text/html"},
+	} {
 		got := a.Send("GET", "/x/hidden", append(header, "Host", apitest.ContentHost)...).Want(404)
 		a.IsHostile("hidden", got.Header)
 		is.Equal(apitest.MediaOf(got.Header), "text/plain")
@@ -99,7 +105,9 @@ func TestContentSent(t *testing.T) {
 	name, value, _ := strings.Cut(a.Enter("ann", "correct horse"), "=")
 	owner.Cookies[name] = value
 	sesame := []string{"X-Share-Password", "open sesame"}
-	for slug, g := range map[string]*apitest.Guest{"open": a.Guest(), "hidden": owner, "few": owner, "locked": a.Guest(), "ending": a.Guest()} {
+	for slug, g := range map[string]*apitest.Guest{
+		"open": a.Guest(), "hidden": owner, "few": owner, "locked": a.Guest(), "ending": a.Guest(),
+	} {
 		for _, path := range []string{"/x/" + slug, "/t/" + slug, "/x/" + slug + ".png", "/x/" + slug + ".a%3Fb"} {
 			got := g.Follow(g.See("GET", path, sesame...))
 			is.Equal(got.Status, 200)
@@ -190,7 +198,10 @@ func TestGrantPassedOn(t *testing.T) {
 	t.Run("unlock", func(t *testing.T) {
 		a := apitest.Start(t, apitest.Apart)
 		a.Share("0123456789", "slug", "item", "password", "open sesame")
-		at := strings.TrimPrefix(a.Guest().See("GET", "/x/item", "X-Share-Password", "open sesame").Want(302).Header.Get("Location"), a.Server.Content)
+		at := strings.TrimPrefix(
+			a.Guest().See("GET", "/x/item", "X-Share-Password", "open sesame").Want(302).Header.Get("Location"),
+			a.Server.Content,
+		)
 		a.Clock.Advance(public.ReadTime - time.Minute)
 		at = strings.TrimPrefix(a.Guest().See("GET", at).Want(302).Header.Get("Location"), a.Server.Content)
 		a.Guest().See("GET", at, "Host", apitest.ContentHost).Want(200)
@@ -327,8 +338,10 @@ func TestContentOwner(t *testing.T) {
 			s.Patch("/api/v1/admin/users/"+s.user.ID.String(), `{"apiTokensDisabled":true}`).Want(200)
 		}, key},
 		"all keys off": {func(s scene) { s.Patch("/api/v1/admin/settings", `{"apiTokensDisabled":true}`).Want(200) }, key},
-		"shut":         {func(s scene) { s.Patch("/api/v1/admin/users/"+s.user.ID.String(), `{"disabled":true}`).Want(200) }, session | key},
-		"removed":      {func(s scene) { s.Delete("/api/v1/admin/users/" + s.user.ID.String()).Want(200) }, session | key},
+		"shut": {func(s scene) {
+			s.Patch("/api/v1/admin/users/"+s.user.ID.String(), `{"disabled":true}`).Want(200)
+		}, session | key},
+		"removed": {func(s scene) { s.Delete("/api/v1/admin/users/" + s.user.ID.String()).Want(200) }, session | key},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it waits for the disk
@@ -388,23 +401,35 @@ func TestContentNetworks(t *testing.T) {
 		away, home int
 		views      int // with the page's
 	}{
-		"open":                  {nil, false, nil, 200, 200, 1},
-		"open, later":           {nil, false, func(s scene) { s.Clock.Advance(public.ReadTime) }, 200, 200, 3},
-		"open, made private":    {nil, false, private, 404, 404, 1},
-		"open, gets a limit":    {nil, false, func(s scene) { s.Patch("/api/v1/files/item", `{"maxViews":9}`).Want(200) }, 200, 200, 3},
-		"open, gets a password": {nil, false, func(s scene) { s.Patch("/api/v1/files/item", `{"password":"open sesame"}`).Want(200) }, 401, 401, 1},
-		"ending":                {[]string{"expiresAt", "2130-01-01T00:00:00Z"}, false, nil, 200, 200, 1},
-		"limited":               {[]string{"maxViews", "9"}, false, nil, 200, 200, 2},
-		"limited, used up":      {[]string{"maxViews", "1"}, false, nil, 410, 200, 1},
-		"deleted by its limit":  {[]string{"maxViews", "1", "maxViewsAction", "delete"}, false, nil, 404, 200, -1},
-		"locked":                {[]string{"password", "open sesame"}, false, nil, 401, 200, 1},
+		"open":               {nil, false, nil, 200, 200, 1},
+		"open, later":        {nil, false, func(s scene) { s.Clock.Advance(public.ReadTime) }, 200, 200, 3},
+		"open, made private": {nil, false, private, 404, 404, 1},
+		"open, gets a limit": {nil, false, func(s scene) {
+			s.Patch("/api/v1/files/item", `{"maxViews":9}`).Want(200)
+		}, 200, 200, 3},
+		"open, gets a password": {nil, false, func(s scene) {
+			s.Patch("/api/v1/files/item", `{"password":"open sesame"}`).Want(200)
+		}, 401, 401, 1},
+		"ending":               {[]string{"expiresAt", "2130-01-01T00:00:00Z"}, false, nil, 200, 200, 1},
+		"limited":              {[]string{"maxViews", "9"}, false, nil, 200, 200, 2},
+		"limited, used up":     {[]string{"maxViews", "1"}, false, nil, 410, 200, 1},
+		"deleted by its limit": {[]string{"maxViews", "1", "maxViewsAction", "delete"}, false, nil, 404, 200, -1},
+		"locked":               {[]string{"password", "open sesame"}, false, nil, 401, 200, 1},
 
-		"private, own":               {[]string{"isPublic", "false"}, true, nil, 200, 200, 0},
-		"private, own, later":        {[]string{"isPublic", "false"}, true, func(s scene) { s.Clock.Advance(public.ReadTime) }, 404, 200, 0},
-		"private, own, much later":   {[]string{"isPublic", "false"}, true, func(s scene) { s.Clock.Advance(public.OwnTime) }, 404, 404, 0},
-		"private, own, gets a limit": {[]string{"isPublic", "false"}, true, func(s scene) { s.Patch("/api/v1/files/item", `{"isPublic":true,"maxViews":9}`).Want(200) }, 200, 200, 1},
+		"private, own": {[]string{"isPublic", "false"}, true, nil, 200, 200, 0},
+		"private, own, later": {[]string{"isPublic", "false"}, true, func(s scene) {
+			s.Clock.Advance(public.ReadTime)
+		}, 404, 200, 0},
+		"private, own, much later": {[]string{"isPublic", "false"}, true, func(s scene) {
+			s.Clock.Advance(public.OwnTime)
+		}, 404, 404, 0},
+		"private, own, gets a limit": {[]string{"isPublic", "false"}, true, func(s scene) {
+			s.Patch("/api/v1/files/item", `{"isPublic":true,"maxViews":9}`).Want(200)
+		}, 200, 200, 1},
 		"private, own, keys off": {[]string{"isPublic", "false"}, true, func(s scene) {
-			s.NoErr(s.Server.Store.Update(func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{TokensOff: true}) }))
+			s.NoErr(s.Server.Store.Update(func(tx *kv.Tx) error {
+				return people.SetSettings(tx, people.Settings{TokensOff: true})
+			}))
 		}, 404, 404, 0},
 		"private, limited, own": {[]string{"isPublic", "false", "maxViews", "9"}, true, nil, 404, 200, 0},
 		"private, locked, own":  {[]string{"isPublic", "false", "password", "open sesame"}, true, nil, 404, 200, 0},
@@ -421,7 +446,9 @@ func TestContentNetworks(t *testing.T) {
 			if !row.own {
 				header.Set("X-Share-Password", "open sesame")
 			}
-			s.at = apitest.RawApart(a.Do(apitest.Request{Method: "GET", Path: "/v/item", Anyone: !row.own, Header: header, Raw: true}).Want(200))
+			s.at = apitest.RawApart(a.Do(apitest.Request{
+				Method: "GET", Path: "/v/item", Anyone: !row.own, Header: header, Raw: true,
+			}).Want(200))
 			if row.then != nil {
 				row.then(s)
 			}

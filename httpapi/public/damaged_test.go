@@ -165,9 +165,13 @@ func TestDamagedElsewhere(t *testing.T) {
 	var b bytes.Buffer
 	is.NoErr(png.Encode(&b, image.NewGray(image.Rect(0, 0, 900, 600))))
 	picture := b.String()
-	slug := a.Upload(map[string]string{"isPublic": "true"}, apitest.File("a.png", "image/png", picture)).Want(201).Text("slug")
+	slug := a.Upload(
+		map[string]string{"isPublic": "true"}, apitest.File("a.png", "image/png", picture),
+	).Want(201).Text("slug")
 	at := func(path string) *apitest.Answer {
-		got := a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Header: apitest.WithHeader("Host", apitest.ContentHost), Raw: true})
+		got := a.Do(apitest.Request{
+			Method: "GET", Path: path, Anyone: true, Header: apitest.WithHeader("Host", apitest.ContentHost), Raw: true,
+		})
 		return got
 	}
 	at("/t/" + slug).Want(200) // is kept
@@ -188,7 +192,9 @@ func TestDamagedElsewhere(t *testing.T) {
 	b.Reset()
 	is.NoErr(png.Encode(&b, image.NewGray(image.Rect(0, 0, 700, 600))))
 	picture = b.String()
-	slug = a.Upload(map[string]string{"isPublic": "true"}, apitest.File("b.png", "image/png", picture)).Want(201).Text("slug")
+	slug = a.Upload(
+		map[string]string{"isPublic": "true"}, apitest.File("b.png", "image/png", picture),
+	).Want(201).Text("slug")
 	ref = a.Flip(picture)
 	at("/t/" + slug).Want(410)
 	for deadline := time.Now().Add(time.Minute); a.Server.Blobs.Damaged.Err(ref) == nil; {
@@ -224,7 +230,9 @@ func TestHealth(t *testing.T) {
 	is.Equal(got.At("data.store"), nil)
 	is.Equal(got.At("data.connection.forwarded"), false)
 	is.Equal(got.At("data.connection.trusted"), true)
-	got = a.Do(apitest.Request{Method: "GET", Path: "/api/v1/admin/health", Header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}}).Want(200)
+	got = a.Do(apitest.Request{
+		Method: "GET", Path: "/api/v1/admin/health", Header: http.Header{"X-Forwarded-For": {"192.0.2.1"}},
+	}).Want(200)
 	is.Equal(got.At("data.connection.forwarded"), true)
 
 	a.Share("one")

@@ -27,7 +27,9 @@ func TestDeletionAddress(t *testing.T) {
 		return a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true})
 	}
 
-	made := a.Post("/api/v1/notes", `{"title":"Where <gold> is","content":"under the oak","password":"12345678"}`).Want(201)
+	made := a.Post(
+		"/api/v1/notes", `{"title":"Where <gold> is","content":"under the oak","password":"12345678"}`,
+	).Want(201)
 	at := a.Path(made.Text("deletionUrl"))
 	page := visit(at).Want(200)
 	is.True(bytes.Contains(page.Body, []byte("Where &lt;gold&gt; is")))
@@ -54,7 +56,9 @@ func TestDeletionAddress(t *testing.T) {
 	}
 
 	// No token is made of another, and all that are none look alike.
-	one, two := a.Upload(map[string]string{}, apitest.File("a.txt", "", "a")).Want(201), a.Upload(nil, apitest.File("b.txt", "", "b"), apitest.File("c.txt", "", "c")).Want(201)
+	one, two := a.Upload(
+		map[string]string{}, apitest.File("a.txt", "", "a"),
+	).Want(201), a.Upload(nil, apitest.File("b.txt", "", "b"), apitest.File("c.txt", "", "c")).Want(201)
 	token := func(address string) []byte {
 		b, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(a.Path(address), web.DeletionPath))
 		a.NoErr(err)
@@ -65,7 +69,9 @@ func TestDeletionAddress(t *testing.T) {
 	kind := bytes.Clone(first)
 	kind[16] = 99
 	none := visit(web.DeletionPath + "none").Want(404)
-	for _, wrong := range [][]byte{mixed, kind, first[:len(first)-1], append(bytes.Clone(first), 0), first[:len(first)-grant.DeletionMAC], {}} {
+	for _, wrong := range [][]byte{
+		mixed, kind, first[:len(first)-1], append(bytes.Clone(first), 0), first[:len(first)-grant.DeletionMAC], {},
+	} {
 		at := web.DeletionPath + base64.RawURLEncoding.EncodeToString(wrong)
 		if len(wrong) > 0 {
 			is.Equal(visit(at).Want(404).Body, none.Body)

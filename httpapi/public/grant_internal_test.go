@@ -21,8 +21,11 @@ func sealed(t testing.TB) (g *grant.Signer, p grant.RemovedFile, text string, en
 	}
 	ends = time.Unix(2_000_000_000, 0)
 	p = grant.RemovedFile{
-		RemovedFileHead: grant.RemovedFileHead{ID: record.ID{1}, Owner: record.ID{2}, Ref: [32]byte{3}, Size: 1 << 40, Ends: uint32(ends.Unix()), Terms: [16]byte{4}},
-		Media:           "video/webm", Name: "Ferien am Meer – der Film.webm", Slug: "film", Visitor: "from 192.0.2.7/32",
+		RemovedFileHead: grant.RemovedFileHead{
+			ID: record.ID{1}, Owner: record.ID{2}, Ref: [32]byte{3}, Size: 1 << 40, Ends: uint32(ends.Unix()),
+			Terms: [16]byte{4},
+		},
+		Media: "video/webm", Name: "Ferien am Meer – der Film.webm", Slug: "film", Visitor: "from 192.0.2.7/32",
 	}
 	text, err = g.SealRemovedFile(p)
 	if err != nil {
@@ -82,7 +85,8 @@ func FuzzGrants(f *testing.F) {
 			ok = ok || holds
 		}
 		// Line ends are passed over, and the last bits of base64 may be any.
-		if clean := strings.NewReplacer("\r", "", "\n", "").Replace(text); ok && !startsAny(genuine, clean[:max(len(clean)-1, 0)]) {
+		if clean := strings.NewReplacer("\r", "", "\n", "").Replace(text); ok &&
+			!startsAny(genuine, clean[:max(len(clean)-1, 0)]) {
 			t.Errorf("%q holds", text)
 		}
 		excess([]*http.Cookie{{Name: CookieName(grant.ToRead, "a"), Value: text}}, grant.ToRead, &http.Cookie{Name: "b"})

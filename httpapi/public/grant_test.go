@@ -55,7 +55,10 @@ func TestGrantCookies(t *testing.T) {
 	g = a.Guest()
 	for i := range public.MaxCookies {
 		slug := fmt.Sprint("long", i)
-		a.Upload(map[string]string{"isPublic": "true", "slug": slug, "maxViews": "9", "maxViewsAction": "delete"}, apitest.File(strings.Repeat("é", 120)+".bin", "", "0123456789")).Want(201)
+		a.Upload(
+			map[string]string{"isPublic": "true", "slug": slug, "maxViews": "9", "maxViewsAction": "delete"},
+			apitest.File(strings.Repeat("é", 120)+".bin", "", "0123456789"),
+		).Want(201)
 		g.See("GET", "/x/"+slug).Want(200)
 		a.Clock.Advance(time.Second)
 	}

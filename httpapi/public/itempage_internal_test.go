@@ -52,8 +52,11 @@ func TestTables(t *testing.T) {
 		"a mark":     {text: "\ufeffa,b\n", want: [][]string{{"a", "b"}}},
 		"uneven":     {text: "a,b\n1\n1,2,3\n", want: [][]string{{"a", "b"}, {"1"}, {"1", "2", "3"}}},
 		"quotes":     {text: "a\"b,c\n", want: [][]string{{"a\"b", "c"}}},
-		"wide":       {text: strings.Repeat("x,", maxColumns) + "x\n", want: [][]string{slices.Repeat([]string{"x"}, maxColumns)}, more: true},
-		"long":       {text: strings.Repeat("x\n", maxRows+1), want: slices.Repeat([][]string{{"x"}}, maxRows), more: true},
+		"wide": {
+			text: strings.Repeat("x,", maxColumns) + "x\n", want: [][]string{slices.Repeat([]string{"x"}, maxColumns)},
+			more: true,
+		},
+		"long": {text: strings.Repeat("x\n", maxRows+1), want: slices.Repeat([][]string{{"x"}}, maxRows), more: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

@@ -58,23 +58,51 @@ func samples() map[string]public.Viewing {
 		"pdf":   sampleFile("application/pdf", "Contract.pdf"),
 		"text":  sampleFile("text/yaml", "compose.yaml"),
 		"other": sampleFile("application/zip", "photos 2026.zip"),
-		"note":  sampleView(record.Notes, &record.Note{Name: "Boiler reset, step by step", Content: apitest.SampleMarkdown, SourceURL: "https://example.org/boiler"}),
+		"note": sampleView(
+			record.Notes,
+			&record.Note{
+				Name: "Boiler reset, step by step", Content: apitest.SampleMarkdown, SourceURL: "https://example.org/boiler",
+			},
+		),
 		"recipe": sampleView(record.Recipes, &record.Recipe{
-			Name: "Pancakes", Description: "Thin ones, for four.", Ingredients: "- 2 eggs\n- 250 ml milk\n- 120 g flour\n- a pinch of salt\n- butter",
-			Instructions: "1. Whisk eggs, milk, flour and salt. Let it rest for 20 minutes.\n2. Fry thinly in butter, a minute on each side.\n3. Eat at once.",
+			Name: "Pancakes", Description: "Thin ones, for four.", Ingredients: "- 2 eggs\n- 250 ml milk\n- 120 g flour\n- a " +
+				"pinch of salt\n- butter",
+			Instructions: "1. Whisk eggs, milk, flour and salt. Let it rest for 20 minutes.\n2. Fry thinly in butter, a " +
+				"minute on each side.\n3. Eat at once.",
 		}),
-		"snippet":  sampleView(record.Snippets, &record.Snippet{Name: "retry with back-off", Language: "go", Content: apitest.SampleGo}),
-		"bookmark": sampleView(record.Bookmarks, &record.Bookmark{URL: "https://go.dev/ref/mem", Name: "The Go memory model", Description: "What one goroutine sees of another."}),
+		"snippet": sampleView(
+			record.Snippets, &record.Snippet{Name: "retry with back-off", Language: "go", Content: apitest.SampleGo},
+		),
+		"bookmark": sampleView(
+			record.Bookmarks,
+			&record.Bookmark{
+				URL: "https://go.dev/ref/mem", Name: "The Go memory model", Description: "What one goroutine sees of another.",
+			},
+		),
 		"game": sampleView(record.Games, &record.Game{
 			Name: "Outer Wilds", Platform: "Steam Deck", Status: "playing", Rating: 9, Playtime: 1265,
 			Notes: "No spoilers, please.", StoreURL: "https://shop.example.org/outer-wilds",
 		}),
-		"link": sampleView(record.Links, &record.Link{URL: "https://example.org/a/long/path?with=a&query=" + strings.Repeat("x", 180), Description: "Tickets"}),
+		"link": sampleView(
+			record.Links,
+			&record.Link{
+				URL: "https://example.org/a/long/path?with=a&query=" + strings.Repeat("x", 180), Description: "Tickets",
+			},
+		),
 		"long": sampleFile("application/octet-stream", long+".bin"),
-		"rtl":  sampleView(record.Notes, &record.Note{Name: "רשימת קניות לשבת", Content: "חלה ויין, גם 2 ק״ג תפוחים.\n\n- מלח\n- קמח מלא\n\nAnd bread in English."}),
+		"rtl": sampleView(
+			record.Notes,
+			&record.Note{
+				Name: "רשימת קניות לשבת", Content: "חלה ויין, גם 2 ק״ג תפוחים.\n\n- מלח\n- קמח מלא\n\nAnd bread in English.",
+			},
+		),
 	}
 	text := all["text"]
-	text.Text = []byte(strings.Repeat("services:\n  kist: # the chest\n    image: \"kist:latest\"\n    ports: [7080:7080]\n    read_only: true\n    environment:\n      KIST_BASE_URL: https://kist.example.org\n", 8))
+	text.Text = []byte(strings.Repeat(
+		"services:\n  kist: # the chest\n    image: \"kist:latest\"\n    ports: [7080:7080]\n    read_only: true\n    "+
+			"environment:\n      KIST_BASE_URL: https://kist.example.org\n",
+		8,
+	))
 	all["text"] = text
 	own := all["snippet"]
 	shown := *own.Shown
@@ -133,13 +161,21 @@ func TestGallery(t *testing.T) {
 	games := public.GamesPage(pageServer(), embed.English, people.User{Name: "ann"}, "", []public.ListedGame{
 		{Game: game, Address: "/v/a"},
 		{Game: &record.Game{Name: "Chess", Platform: "board", Status: "playing", Rating: -1, Playtime: -1}, Address: "/v/b"},
-		{Game: &record.Game{Name: "Elden Ring", Platform: "PC", Status: "backlog", Rating: -1, Playtime: 300}, Address: "/v/c"},
+		{
+			Game:    &record.Game{Name: "Elden Ring", Platform: "PC", Status: "backlog", Rating: -1, Playtime: 300},
+			Address: "/v/c",
+		},
 	})
 	games.Base = "."
 	write("games", games)
 	write("nogames", embed.GamesPage{Base: ".", Owner: "Ann"})
 	write("locked", embed.LockedPage{Base: ".", Action: "/v/abc", Button: "Unlock"})
-	write("wrong", embed.LockedPage{Base: ".", Action: "/v/abc", Button: "Unlock", Problem: embed.Problem{Text: "The password is wrong."}})
+	write(
+		"wrong",
+		embed.LockedPage{
+			Base: ".", Action: "/v/abc", Button: "Unlock", Problem: embed.Problem{Text: "The password is wrong."},
+		},
+	)
 	write("card", embed.CardPage{Base: ".", Title: "Boiler reset, step by step", Owner: "Ann", Kind: "Note"})
 	write("home", embed.HomePage{Base: "."})
 }
@@ -168,7 +204,9 @@ func TestEveryKindHasAPage(t *testing.T) {
 	t.Parallel()
 	for _, k := range record.Kinds {
 		is := is.New(t)
-		p, err := public.ItemPage(pageServer(), public.Viewing{Shown: &record.Shown{Record: record.Record{Kind: k}}, Body: k.New()})
+		p, err := public.ItemPage(
+			pageServer(), public.Viewing{Shown: &record.Shown{Record: record.Record{Kind: k}}, Body: k.New()},
+		)
 		is.NoErr(err)
 		is.True(p.Kind != "")
 		is.True(renderPage(t, p) != "")
@@ -199,17 +237,31 @@ func (b *cellar) Title() string { return b.Name }
 
 func (b *cellar) Named() string { return b.Name }
 
-var cellars = &record.Kind{Code: 200, Name: "cellar", Path: "cellars", Shape: 1, Counter: "views", Limit: "maxViews", New: func() record.Body { return &cellar{Bottles: -1} }}
+var cellars = &record.Kind{Code: 200, Name: "cellar", Path: "cellars", Shape: 1, Counter: "views", Limit: "maxViews", New: func() record.Body {
+	return &cellar{Bottles: -1}
+}}
 
 // The page of a kind without a page of its own shows its fields.
 func TestPageFollowsFromTheFields(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	body := &cellar{"Margaux", "Médoc", "Under the stairs.", "**Old** ones", "https://example.org/wine", "off_white", 0, true, time.Date(2031, 5, 1, 0, 0, 0, 0, time.UTC)}
+	body := &cellar{
+		"Margaux", "Médoc", "Under the stairs.", "**Old** ones", "https://example.org/wine", "off_white", 0, true,
+		time.Date(2031, 5, 1, 0, 0, 0, 0, time.UTC),
+	}
 	p, err := public.ItemPage(pageServer(), sampleView(cellars, body))
 	is.NoErr(err)
 	is.Equal(p.Kind, "Cellar")
-	is.Equal(p.Fields.Facts, []embed.Fact{{Label: "Home region", Value: "Médoc"}, {Label: "Colour", Value: "Off white"}, {Label: "Bottles", Value: "0"}, {Label: "Open", Value: "Yes"}, {Label: "Drink until", Value: "1 May 2031, 00:00 UTC"}})
+	is.Equal(
+		p.Fields.Facts,
+		[]embed.Fact{
+			{Label: "Home region", Value: "Médoc"},
+			{Label: "Colour", Value: "Off white"},
+			{Label: "Bottles", Value: "0"},
+			{Label: "Open", Value: "Yes"},
+			{Label: "Drink until", Value: "1 May 2031, 00:00 UTC"},
+		},
+	)
 	html := renderPage(t, p)
 	for _, part := range []string{
 		`<h1 dir="auto">Margaux</h1>`, `<dt>Home region</dt><dd dir="auto">Médoc</dd>`,
@@ -294,16 +346,23 @@ func TestPicture(t *testing.T) {
 func TestHostileFieldsStayText(t *testing.T) {
 	t.Parallel()
 	const script = `"><img src=x onerror=alert(1)><script>alert(1)</script>`
-	for _, text := range []string{script, "javascript:alert(1)", "JavaScript://example.org/%0aalert(1)", "data:text/html,x", "vbscript:x", "//evil.example"} {
+	for _, text := range []string{
+		script, "javascript:alert(1)", "JavaScript://example.org/%0aalert(1)", "data:text/html,x", "vbscript:x",
+		"//evil.example",
+	} {
 		for k, body := range map[*record.Kind]record.Body{
 			record.Files:     &record.File{OriginalName: text, MimeType: text, SHA256: text, Description: text},
 			record.Bookmarks: &record.Bookmark{URL: text, Name: text, Description: text, ImageURL: text},
-			record.Notes:     &record.Note{Name: text, Content: "[a](" + text + ") ![b](" + text + ") <" + text + ">\n\n" + text, SourceURL: text},
-			record.Snippets:  &record.Snippet{Name: text, Content: text, Language: text},
-			record.Recipes:   &record.Recipe{Name: text, Description: text, Ingredients: text, Instructions: text},
-			record.Games:     &record.Game{Name: text, Platform: text, CoverURL: text, StoreURL: text, Notes: text, Status: record.GameStatus(text)},
-			record.Links:     &record.Link{URL: text, Description: text},
-			cellars:          &cellar{text, text, text, text, text, text, 1, true, time.Time{}},
+			record.Notes: &record.Note{
+				Name: text, Content: "[a](" + text + ") ![b](" + text + ") <" + text + ">\n\n" + text, SourceURL: text,
+			},
+			record.Snippets: &record.Snippet{Name: text, Content: text, Language: text},
+			record.Recipes:  &record.Recipe{Name: text, Description: text, Ingredients: text, Instructions: text},
+			record.Games: &record.Game{
+				Name: text, Platform: text, CoverURL: text, StoreURL: text, Notes: text, Status: record.GameStatus(text),
+			},
+			record.Links: &record.Link{URL: text, Description: text},
+			cellars:      &cellar{text, text, text, text, text, text, 1, true, time.Time{}},
 		} {
 			v := sampleView(k, body)
 			v.Shown.TagList = []record.Tag{{Name: text, Color: text}}
@@ -313,7 +372,10 @@ func TestHostileFieldsStayText(t *testing.T) {
 				t.Fatal(err)
 			}
 			html := renderPage(t, p)
-			for _, bad := range []string{`href="javascript:`, `href="JavaScript:`, `href="data:`, `href="vbscript:`, "<img", "onerror=alert(1)>", "<script>", `src="//`} {
+			for _, bad := range []string{
+				`href="javascript:`, `href="JavaScript:`, `href="data:`, `href="vbscript:`, "<img", "onerror=alert(1)>", "<script>",
+				`src="//`,
+			} {
 				if strings.Contains(html, bad) {
 					t.Errorf("%s: %q leaves %s", k.Name, text, bad)
 				}

@@ -40,12 +40,21 @@ func TestPictures(t *testing.T) {
 	go func() { defer close(done); a.Server.Pictures.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
 
-	a.Post("/api/v1/bookmarks", map[string]any{"url": site.URL + "/", "imageUrl": site.URL + "/og.png", "slug": "book", "title": "T", "isPublic": true}).Want(201)
-	a.Post("/api/v1/games", map[string]any{"title": "G", "coverUrl": site.URL + "/cover.png", "slug": "gam", "isPublic": true}).Want(201)
+	a.Post(
+		"/api/v1/bookmarks",
+		map[string]any{
+			"url": site.URL + "/", "imageUrl": site.URL + "/og.png", "slug": "book", "title": "T", "isPublic": true,
+		},
+	).Want(201)
+	a.Post(
+		"/api/v1/games", map[string]any{"title": "G", "coverUrl": site.URL + "/cover.png", "slug": "gam", "isPublic": true},
+	).Want(201)
 	a.Post("/api/v1/games", map[string]any{"title": "H", "coverUrl": site.URL + "/text.png", "slug": "bad"}).Want(201)
 	a.Post("/api/v1/games", map[string]any{"title": "I", "slug": "none"}).Want(201)
 
-	a.Post("/api/v1/recipes", map[string]any{"title": "R", "imageUrl": site.URL + "/dish.png", "slug": "rec", "isPublic": true}).Want(201)
+	a.Post(
+		"/api/v1/recipes", map[string]any{"title": "R", "imageUrl": site.URL + "/dish.png", "slug": "rec", "isPublic": true},
+	).Want(201)
 
 	for _, at := range []string{"/t/book?size=picture", "/t/gam", "/t/rec"} {
 		slug, _, _ := strings.Cut(strings.TrimPrefix(at, "/t/"), "?")
@@ -78,8 +87,11 @@ func TestPictures(t *testing.T) {
 		a.IsHostile(at, got.Header)
 		is.True(shown()) // visitors see the copy, and no address of another server
 		page := a.Visit("/v/" + slug).Want(200).Body
-		is.True(bytes.Contains(page, []byte(`<meta property="og:image" content="`+a.Server.Base+"/t/"+slug+`?size=picture">`)))
-		is.True(!bytes.Contains(page, []byte(site.URL+"/og.png")) && !bytes.Contains(page, []byte(site.URL+"/cover.png")) && !bytes.Contains(page, []byte(site.URL+"/dish.png")))
+		is.True(bytes.Contains(
+			page, []byte(`<meta property="og:image" content="`+a.Server.Base+"/t/"+slug+`?size=picture">`),
+		))
+		is.True(!bytes.Contains(page, []byte(site.URL+"/og.png")) && !bytes.Contains(page, []byte(site.URL+"/cover.png")) &&
+			!bytes.Contains(page, []byte(site.URL+"/dish.png")))
 	}
 	a.Get("/t/bad").Want(404)
 	is.Equal(<-asked, "/text.png")
@@ -100,10 +112,16 @@ func TestPictureOfPage(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
 	t.Cleanup(site.Close)
 	a := apitest.Start(t)
-	a.Post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/", "imageUrl": site.URL + "/inside.png", "slug": "book", "title": "T"}).Want(201)
+	a.Post(
+		"/api/v1/bookmarks",
+		map[string]any{"url": "https://example.org/", "imageUrl": site.URL + "/inside.png", "slug": "book", "title": "T"},
+	).Want(201)
 	ctx, stop := context.WithCancel(t.Context())
 	a.Get("/t/book?size=picture").Want(404)
-	own := a.Post("/api/v1/bookmarks", map[string]any{"url": site.URL + "/page", "imageUrl": site.URL + "/own.png", "slug": "own", "title": "T"}).Want(201)
+	own := a.Post(
+		"/api/v1/bookmarks",
+		map[string]any{"url": site.URL + "/page", "imageUrl": site.URL + "/own.png", "slug": "own", "title": "T"},
+	).Want(201)
 	is.True(own.Text("data.id") != "")
 	a.Get("/t/own?size=picture").Want(404)
 	done := make(chan struct{})

@@ -84,7 +84,10 @@ func TestPublicRanges(t *testing.T) {
 		head := a.Send("HEAD", "/x/"+slug, "Range", c.ranges)
 		is.Equal(head.Status, c.status)
 		is.Equal(len(head.Body), 0)
-		for _, name := range []string{"Content-Length", "Content-Type", "Content-Range", "Etag", "Content-Disposition", "Content-Security-Policy", "Cache-Control"} {
+		for _, name := range []string{
+			"Content-Length", "Content-Type", "Content-Range", "Etag", "Content-Disposition", "Content-Security-Policy",
+			"Cache-Control",
+		} {
 			is.Equal(head.Header.Get(name), got.Header.Get(name)) // as GET
 		}
 	}
@@ -199,12 +202,15 @@ func TestPublicConditions(t *testing.T) {
 	is.Equal(a.Send("GET", "/x/"+slug, "If-Match", etag).Status, 200)
 	is.Equal(a.Send("GET", "/x/"+slug, "If-Match", "*").Status, 200)
 	is.Equal(a.Send("GET", "/x/"+slug, "If-Match", `"a", `+etag).Status, 200)
-	is.Equal(a.Send("GET", "/x/"+slug, "If-Match", "W/"+etag).Status, 412)                                         // a weak one does not do
-	is.Equal(a.Send("GET", "/x/"+slug, "If-Match", `"a"`, "If-None-Match", etag, "Range", "bytes=0-").Status, 412) // the first of all
+	// a weak one does not do
+	is.Equal(a.Send("GET", "/x/"+slug, "If-Match", "W/"+etag).Status, 412)
+	// the first of all
+	is.Equal(a.Send("GET", "/x/"+slug, "If-Match", `"a"`, "If-None-Match", etag, "Range", "bytes=0-").Status, 412)
 	is.Equal(a.Send("HEAD", "/x/"+slug, "If-None-Match", `"a"`, "Range", "bytes=1-2", "If-Range", etag).Status, 206)
 	is.Equal(a.Send("HEAD", "/x/"+slug, "If-None-Match", `"a"`, "Range", "bytes=1-2", "If-Range", `"a"`).Status, 200)
 	is.Equal(a.Send("GET", "/x/"+slug, "If-Unmodified-Since", "Fri, 01 Jan 1999 00:00:00 GMT").Status, 200)
-	is.Equal(a.Send("GET", "/x/"+slug, "If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT").Status, 200) // there are no dates
+	// there are no dates
+	is.Equal(a.Send("GET", "/x/"+slug, "If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT").Status, 200)
 
 	// A failed condition is an error like any other.
 	r := httptest.NewRequest("GET", "/x/"+slug, nil)
@@ -243,7 +249,10 @@ func TestPublicAddress(t *testing.T) {
 		is.Equal(string(got.Body), want)
 		is.Equal(got.Header.Get("Content-Type"), "text/plain; charset=utf-8") // whatever the address says
 	}
-	for _, path := range []string{"/x/ABC", "/x/abc.x.y", "/x/.txt", "/x/none.txt", "/x/golink", "/x/mark", "/s/abc", "/s/code", "/s/golink.html", "/s/none"} {
+	for _, path := range []string{
+		"/x/ABC", "/x/abc.x.y", "/x/.txt", "/x/none.txt", "/x/golink", "/x/mark", "/s/abc", "/s/code", "/s/golink.html",
+		"/s/none",
+	} {
 		a.Visit(path).Want(404)
 	}
 	is.Equal(string(a.Get("/x/hid.txt").Want(200).Body), "private") // to its owner
@@ -326,7 +335,9 @@ func TestRawHeaders(t *testing.T) {
 				}
 			})
 			for slug, fields := range map[string][]string{
-				"open": nil, "locked": {"password", "secret"}, "hidden": {"isPublic", "false"}, "few": {"maxViews", "1"}, "over": {"expiresAt", a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+				"open": nil, "locked": {"password", "secret"}, "hidden": {"isPublic", "false"}, "few": {"maxViews", "1"}, "over": {
+					"expiresAt", a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+				},
 			} {
 				a.Share(b.String(), append(fields, "slug", slug)...)
 			}
@@ -509,7 +520,10 @@ func TestPublicHidden(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	a.Share("x", "slug", "private", "isPublic", "false")
-	a.Share("x", "slug", "sealed", "isPublic", "false", "password", "secret", "maxViews", "3", "expiresAt", "2130-01-01T00:00:00Z")
+	a.Share(
+		"x", "slug", "sealed", "isPublic", "false", "password", "secret", "maxViews", "3", "expiresAt",
+		"2130-01-01T00:00:00Z",
+	)
 	a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"privlink"}`).Want(201)
 	a.Post("/api/v1/notes", `{"content":"x","slug":"privnote","password":"secret"}`).Want(201)
 	bob := a.AddUser("bob", people.Member)
@@ -535,7 +549,9 @@ func TestPublicHidden(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "HEAD"} {
 			want := dump(method, "/x/unknown", header...)
-			for _, path := range []string{"/x/private", "/x/sealed", "/x/sealed.txt", "/x/privnote", "/x/privlink", "/x/bobs", "/x/unknown.txt"} {
+			for _, path := range []string{
+				"/x/private", "/x/sealed", "/x/sealed.txt", "/x/privnote", "/x/privlink", "/x/bobs", "/x/unknown.txt",
+			} {
 				is.Equal(dump(method, path, header...), want)
 			}
 			want = dump(method, "/s/unknown", header...)
@@ -562,7 +578,9 @@ func TestPublicExpiry(t *testing.T) {
 	a.Share("x", "slug", "file", "expiresAt", expires)
 	a.Share("x", "slug", "locked", "expiresAt", expires, "password", "secret")
 	a.Share("x", "slug", "private", "expiresAt", expires, "isPublic", "false")
-	a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"short","isPublic":true,"expiresAt":"`+expires+`"}`).Want(201)
+	a.Post(
+		"/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"short","isPublic":true,"expiresAt":"`+expires+`"}`,
+	).Want(201)
 	a.Visit("/x/file").Want(200)
 	a.Visit("/s/short").Want(302)
 	a.Clock.Advance(time.Until(at) - time.Duration(a.Clock.Offset.Load())) // the very instant
@@ -647,10 +665,17 @@ func TestPublicLimitedViews(t *testing.T) {
 		{206, []string{"Range", "bytes=1-"}}, // 1
 		{206, []string{"Range", "bytes=9-9"}},
 		{206, []string{"Range", "bytes=1-2,4-5"}},
-		{206, []string{"User-Agent", "another", "Range", "bytes=1-2,4-5"}},                                     // 2
-		{206, []string{"User-Agent", "a third", "Range", "bytes=1-2"}},                                         // 3
-		{200, []string{"If-None-Match", `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"`}}, // 4: guessing the content is no way
-		{200, []string{"If-None-Match", `"other"`, "Range", "bytes=3-4", "If-Range", `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c1"`}}, // 5
+		{206, []string{"User-Agent", "another", "Range", "bytes=1-2,4-5"}}, // 2
+		{206, []string{"User-Agent", "a third", "Range", "bytes=1-2"}},     // 3
+		// 4: guessing the content is no way
+		{200, []string{"If-None-Match", `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"`}},
+		// 5
+		{
+			200,
+			[]string{
+				"If-None-Match", `"other"`, "Range", "bytes=3-4", "If-Range", `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c1"`,
+			},
+		},
 		{410, nil},
 		{206, []string{"Range", "bytes=1-"}}, // of the first view
 		{410, []string{"User-Agent", "a fourth", "Range", "bytes=1-"}},
@@ -697,7 +722,9 @@ func TestPublicUsedUp(t *testing.T) {
 	is.Equal(a.Patch("/api/v1/files/unlimited", `{"maxViews":null}`).Want(200).At("data.isPublic"), false)
 	a.Visit("/x/unlimited").Want(404)
 
-	a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"short","isPublic":true,"maxClicks":1}`).Want(201)
+	a.Post(
+		"/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"short","isPublic":true,"maxClicks":1}`,
+	).Want(201)
 	a.Visit("/s/short").Want(302)
 	a.Visit("/s/short").Want(410)
 	a.Patch("/api/v1/shorten/short", `{"isPublic":false}`).Want(200)
@@ -710,12 +737,17 @@ func TestOpensOfOneNetwork(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t, apitest.BehindProxy)
-	a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"l","isPublic":true,"maxClicks":1000}`).Want(201)
+	a.Post(
+		"/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"l","isPublic":true,"maxClicks":1000}`,
+	).Want(201)
 	a.Post("/api/v1/notes", `{"content":"n","slug":"n","isPublic":true,"maxViews":1000}`).Want(201)
 	a.Share("content", "slug", "f", "maxViews", "1000")
 	a.Share("content", "slug", "free")
 	read := func(from string) *apitest.Answer {
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`, Header: apitest.WithHeader("X-Forwarded-For", from)})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`,
+			Header: apitest.WithHeader("X-Forwarded-For", from),
+		})
 	}
 	const own, other = "192.0.2.1", "192.0.2.2"
 	for range 15 {
@@ -746,7 +778,9 @@ func TestPublicLimitRace(t *testing.T) {
 	const clients, most = 200, 7
 	content := strings.Repeat("0123456789abcdef", 16<<10) // longer than buffers
 	for action, after := range map[string]int{"make_private": 410, "delete": 404} {
-		for _, kind := range map[string][]string{"make_private": {"file", "link", "read"}, "delete": {"file", "link", "note"}}[action] {
+		for _, kind := range map[string][]string{
+			"make_private": {"file", "link", "read"}, "delete": {"file", "link", "note"},
+		}[action] {
 			t.Run(action+" "+kind, func(t *testing.T) {
 				is := is.New(t)
 				a := apitest.Start(t, apitest.BehindProxy) // many clients, as one may open only so many
@@ -756,10 +790,19 @@ func TestPublicLimitRace(t *testing.T) {
 					a.Share(content, "slug", "hot", "maxViews", fmt.Sprint(most), "maxViewsAction", action)
 				case "link":
 					whole, path, want = "", "/s/hot", 302
-					a.Post("/api/v1/shorten", fmt.Sprintf(`{"originalUrl":"https://example.org/","slug":"hot","isPublic":true,"maxClicks":%d,"maxViewsAction":%q}`, most, action)).Want(201)
+					a.Post(
+						"/api/v1/shorten",
+						fmt.Sprintf(
+							`{"originalUrl":"https://example.org/","slug":"hot","isPublic":true,"maxClicks":%d,"maxViewsAction":%q}`, most,
+							action,
+						),
+					).Want(201)
 				default:
 					whole = content[:16<<10]
-					a.Post("/api/v1/notes", fmt.Sprintf(`{"content":%q,"slug":"hot","isPublic":true,"maxViews":%d,"maxViewsAction":%q}`, whole, most, action)).Want(201)
+					a.Post(
+						"/api/v1/notes",
+						fmt.Sprintf(`{"content":%q,"slug":"hot","isPublic":true,"maxViews":%d,"maxViewsAction":%q}`, whole, most, action),
+					).Want(201)
 				}
 				if kind == "read" {
 					method, path = "POST", "/api/v1/notes/p/hot"
@@ -834,7 +877,9 @@ func TestPublicLinks(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	link := func(slug, more string) {
-		a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/ä b?q=1#f","slug":"`+slug+`","isPublic":true`+more+`}`).Want(201)
+		a.Post(
+			"/api/v1/shorten", `{"originalUrl":"https://example.org/ä b?q=1#f","slug":"`+slug+`","isPublic":true`+more+`}`,
+		).Want(201)
 	}
 	link("free", "")
 	got := a.Visit("/s/free").Want(302) // 1
@@ -912,7 +957,10 @@ func TestPublicPasswords(t *testing.T) {
 
 	// In the API the password is in the body, or in the header.
 	read := func(body any, header ...string) *apitest.Answer {
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/diary", Anyone: true, JSON: body, Header: apitest.WithHeader(header...), Raw: true})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/notes/p/diary", Anyone: true, JSON: body, Header: apitest.WithHeader(header...),
+			Raw: true,
+		})
 	}
 	is.Equal(read(`{"password":"secret"}`).Want(200).Text("data.content"), "text")
 	is.Equal(read(`{}`, "X-Share-Password", "secret").Want(200).Text("data.content"), "text")
@@ -923,7 +971,12 @@ func TestPublicPasswords(t *testing.T) {
 	read(`{"password":["secret"]}`).Want(422)
 	read(`{"password":1}`).Want(422)
 	read(`[`).Want(400)
-	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/diary?password=secret", Anyone: true, Raw: true}).Want(401).Code(), "password_required")
+	is.Equal(
+		a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/notes/p/diary?password=secret", Anyone: true, Raw: true,
+		}).Want(401).Code(),
+		"password_required",
+	)
 	a.Flush()
 	is.Equal(a.Counted("notes", "diary", "views"), 3)
 	// A new password ends what the old one opened.
@@ -965,7 +1018,8 @@ func TestPublicGuessUnknown(t *testing.T) {
 		a.Send("GET", fmt.Sprintf("/x/unknown%d", i), "X-Share-Password", "guess").Want(404)
 	}
 	limit := people.Limit{Kind: limit.KindFrom, Of: "127.0.0.1/32 missing", Most: limit.GuessesFrom}
-	is.True(people.TriesOf(a.Server.Store).Wait(a.Server.Store.Now(), limit) > 0) // every one was checked against a hash and counted
+	// every one was checked against a hash and counted
+	is.True(people.TriesOf(a.Server.Store).Wait(a.Server.Store.Now(), limit) > 0)
 	a.Send("GET", "/x/unknown", "X-Share-Password", "guess").Want(404)
 }
 
@@ -978,7 +1032,9 @@ func TestPublicGuessExtension(t *testing.T) {
 	a.Share("x", "slug", "locked", "password", "secret")
 	// counted reports how many wrong guesses there were at the thing so far.
 	counted := func(at string) (n int) {
-		for n = 0; people.TriesOf(a.Server.Store).Wait(a.Server.Store.Now(), people.Limit{Kind: limit.KindOverall, Of: at, Most: n + 1}) > 0; n++ {
+		for n = 0; people.TriesOf(a.Server.Store).Wait(
+			a.Server.Store.Now(), people.Limit{Kind: limit.KindOverall, Of: at, Most: n + 1},
+		) > 0; n++ {
 		}
 		return n
 	}
@@ -1005,7 +1061,10 @@ func TestPublicReadCounts(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	for _, k := range record.Kinds[1:] {
-		body := map[string]any{"title": "t", "content": "c", "url": "https://example.org/", "originalUrl": "https://example.org/", "slug": "one-" + k.Name, "isPublic": true, k.Limit: 2}
+		body := map[string]any{
+			"title": "t", "content": "c", "url": "https://example.org/", "originalUrl": "https://example.org/",
+			"slug": "one-" + k.Name, "isPublic": true, k.Limit: 2,
+		}
 		if k == record.Links {
 			delete(body, "url")
 		}
@@ -1022,7 +1081,12 @@ func TestPublicReadCounts(t *testing.T) {
 		is.Equal(a.Counted(k.Path, "one-"+k.Name, k.Counter), 2)
 		for _, other := range record.Kinds[1:] {
 			if other != k {
-				is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + other.Path + "/p/one-" + k.Name, Anyone: true, JSON: "{}"}).Status, 404)
+				is.Equal(
+					a.Do(apitest.Request{
+						Method: "POST", Path: "/api/v1/" + other.Path + "/p/one-" + k.Name, Anyone: true, JSON: "{}",
+					}).Status,
+					404,
+				)
 			}
 		}
 	}
@@ -1040,7 +1104,9 @@ func TestPublicReadHides(t *testing.T) {
 		owners := a.Post("/api/v1/"+k.Path, body).Want(201).Object("data")
 		is.Equal(owners["isFavorite"], true)
 		for _, key := range []string{"", a.Key} {
-			got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path + "/p/one-" + k.Name, Key: key, Anyone: key == "", JSON: "{}"}).Want(200).Object("data")
+			got := a.Do(apitest.Request{
+				Method: "POST", Path: "/api/v1/" + k.Path + "/p/one-" + k.Name, Key: key, Anyone: key == "", JSON: "{}",
+			}).Want(200).Object("data")
 			_, there := got["isFavorite"]
 			is.True(!there)
 			hidden := []string{"isFavorite"}
@@ -1095,7 +1161,9 @@ func TestPublicMisses(t *testing.T) {
 	a.Share("x", "slug", "there")
 	a.Share("x", "slug", "hidden", "isPublic", "false")
 	from := func(method, path, addr string) *apitest.Answer {
-		return a.Do(apitest.Request{Method: method, Path: path, Anyone: true, Raw: true, Header: apitest.WithHeader("X-Forwarded-For", addr)})
+		return a.Do(apitest.Request{
+			Method: method, Path: path, Anyone: true, Raw: true, Header: apitest.WithHeader("X-Forwarded-For", addr),
+		})
 	}
 	paths := []string{"/x/", "/v/", "/s/", "/t/", "/g/", "/"}
 	for i := range limit.MaxMisses - 2 {
@@ -1121,9 +1189,13 @@ func TestPublicMisses(t *testing.T) {
 	from("GET", "/healthz", "1.1.1.1").Want(200)
 	from("GET", "/x/there", "1.1.1.2").Want(200)
 	for range limit.MaxMisses + 1 { // who is known may look for anything
-		a.Do(apitest.Request{Method: "GET", Path: "/x/none", Header: apitest.WithHeader("X-Forwarded-For", "1.1.1.1")}).Want(404)
+		a.Do(apitest.Request{
+			Method: "GET", Path: "/x/none", Header: apitest.WithHeader("X-Forwarded-For", "1.1.1.1"),
+		}).Want(404)
 	}
-	a.Do(apitest.Request{Method: "GET", Path: "/x/hidden", Header: apitest.WithHeader("X-Forwarded-For", "1.1.1.1")}).Want(200)
+	a.Do(apitest.Request{
+		Method: "GET", Path: "/x/hidden", Header: apitest.WithHeader("X-Forwarded-For", "1.1.1.1"),
+	}).Want(200)
 	a.Clock.Advance(limit.MissWindow)
 	from("GET", "/x/there", "1.1.1.1").Want(200)
 	from("GET", "/x/none", "1.1.1.1").Want(404)

@@ -50,11 +50,14 @@ func TestVisitors(t *testing.T) {
 		free, limited int
 		does          func(g *apitest.Guest)
 	}{
-		"curl":          {1, 1, func(g *apitest.Guest) { g.See("GET", "/x/item").Want(200) }},
-		"curl twice":    {2, 2, func(g *apitest.Guest) { g.Guest().See("GET", "/x/item"); g.Guest().See("GET", "/x/item") }},
-		"curl HEAD":     {0, 0, func(g *apitest.Guest) { g.See("HEAD", "/x/item").Want(200) }},
-		"page HEAD":     {0, 0, func(g *apitest.Guest) { g.See("HEAD", "/v/item").Want(200) }},
-		"browser twice": {1, 1, func(g *apitest.Guest) { g.See("GET", "/x/item").Want(200); g.See("GET", "/x/item").Want(200) }},
+		"curl":       {1, 1, func(g *apitest.Guest) { g.See("GET", "/x/item").Want(200) }},
+		"curl twice": {2, 2, func(g *apitest.Guest) { g.Guest().See("GET", "/x/item"); g.Guest().See("GET", "/x/item") }},
+		"curl HEAD":  {0, 0, func(g *apitest.Guest) { g.See("HEAD", "/x/item").Want(200) }},
+		"page HEAD":  {0, 0, func(g *apitest.Guest) { g.See("HEAD", "/v/item").Want(200) }},
+		"browser twice": {1, 1, func(g *apitest.Guest) {
+			g.See("GET", "/x/item").Want(200)
+			g.See("GET", "/x/item").Want(200)
+		}},
 		"after the grant": {2, 2, func(g *apitest.Guest) {
 			g.See("GET", "/x/item")
 			g.Clock.Advance(public.ReadTime)
@@ -114,10 +117,17 @@ func TestVisitors(t *testing.T) {
 			g.See("GET", "/x/item", "If-None-Match", etag).Want(304)
 			g.Guest().See("GET", "/x/item", "If-None-Match", etag).Want(304)
 		}},
-		"page and its fetch":   {1, 1, func(g *apitest.Guest) { g.See("GET", rawIn(g.See("GET", "/v/item").Want(200))).Want(200) }},
-		"page without cookies": {1, 1, func(g *apitest.Guest) { g.Guest().See("GET", rawIn(g.See("GET", "/v/item").Want(200))).Want(200) }},
-		"page, then raw":       {1, 1, func(g *apitest.Guest) { g.See("GET", "/v/item").Want(200); g.See("GET", "/x/item").Want(200) }},
-		"at the root":          {1, 1, func(g *apitest.Guest) { g.See("GET", "/item").Want(200); g.See("GET", "/v/item").Want(200) }},
+		"page and its fetch": {1, 1, func(g *apitest.Guest) {
+			g.See("GET", rawIn(g.See("GET", "/v/item").Want(200))).Want(200)
+		}},
+		"page without cookies": {1, 1, func(g *apitest.Guest) {
+			g.Guest().See("GET", rawIn(g.See("GET", "/v/item").Want(200))).Want(200)
+		}},
+		"page, then raw": {1, 1, func(g *apitest.Guest) {
+			g.See("GET", "/v/item").Want(200)
+			g.See("GET", "/x/item").Want(200)
+		}},
+		"at the root": {1, 1, func(g *apitest.Guest) { g.See("GET", "/item").Want(200); g.See("GET", "/v/item").Want(200) }},
 		"owner by key": {0, 0, func(g *apitest.Guest) {
 			g.Get("/x/item").Want(200)
 			g.Get("/v/item").Want(200)
@@ -134,13 +144,18 @@ func TestVisitors(t *testing.T) {
 			g.See("GET", "/s/item").Want(302)
 			g.See("GET", "/item").Want(302)
 		}},
-		"link HEAD":      {0, 0, func(g *apitest.Guest) { g.See("HEAD", "/s/item"); g.See("HEAD", "/item") }},
-		"link, its page": {0, 0, func(g *apitest.Guest) { g.See("GET", "/v/item").Want(200); g.See("HEAD", "/v/item").Want(200) }},
+		"link HEAD": {0, 0, func(g *apitest.Guest) { g.See("HEAD", "/s/item"); g.See("HEAD", "/item") }},
+		"link, its page": {0, 0, func(g *apitest.Guest) {
+			g.See("GET", "/v/item").Want(200)
+			g.See("HEAD", "/v/item").Want(200)
+		}},
 		"link, prefetch": {0, 0, func(g *apitest.Guest) {
 			g.See("GET", "/s/item", "Sec-Purpose", "prefetch")
 			g.See("GET", "/item", "Purpose", "prefetch")
 		}},
-		"link, preview":      {0, 0, func(g *apitest.Guest) { g.See("GET", "/s/item", "User-Agent", "Slackbot-LinkExpanding 1.0") }},
+		"link, preview": {0, 0, func(g *apitest.Guest) {
+			g.See("GET", "/s/item", "User-Agent", "Slackbot-LinkExpanding 1.0")
+		}},
 		"link, by its owner": {0, 0, func(g *apitest.Guest) { g.Get("/s/item").Want(302); g.Get("/v/item").Want(200) }},
 		"link, a range":      {1, 1, func(g *apitest.Guest) { g.See("GET", "/s/item", "Range", "bytes=1-").Want(302) }},
 		"note": {1, 1, func(g *apitest.Guest) {
@@ -152,8 +167,13 @@ func TestVisitors(t *testing.T) {
 			g.See("GET", "/x/item").Want(200)
 			g.See("GET", "/x/item", "Range", "bytes=3-").Want(206)
 		}},
-		"note HEAD":                      {0, 0, func(g *apitest.Guest) { g.See("HEAD", "/v/item").Want(200); g.See("HEAD", "/x/item").Want(200) }},
-		"note, bytes=1- without a grant": {0, 1, func(g *apitest.Guest) { g.See("GET", "/x/item", "Range", "bytes=1-").Want(206) }},
+		"note HEAD": {0, 0, func(g *apitest.Guest) {
+			g.See("HEAD", "/v/item").Want(200)
+			g.See("HEAD", "/x/item").Want(200)
+		}},
+		"note, bytes=1- without a grant": {0, 1, func(g *apitest.Guest) {
+			g.See("GET", "/x/item", "Range", "bytes=1-").Want(206)
+		}},
 		"note, prefetch": {0, 0, func(g *apitest.Guest) {
 			g.See("GET", "/v/item", "Sec-Purpose", "prefetch")
 			g.See("GET", "/x/item", "X-Moz", "prefetch")
@@ -199,7 +219,9 @@ func TestVisitors(t *testing.T) {
 				switch name[:4] {
 				case "link":
 					at, counter = "shorten", "clicks"
-					a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"item","isPublic":true`+links+`}`).Want(201)
+					a.Post(
+						"/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"item","isPublic":true`+links+`}`,
+					).Want(201)
 				case "note":
 					at = "notes"
 					a.Post("/api/v1/notes", `{"content":"`+text+`","slug":"item","isPublic":true`+notes+`}`).Want(201)
@@ -388,7 +410,9 @@ func TestUnlockLeadsOn(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	const target = "https://example.org/far"
-	a.Post("/api/v1/shorten", `{"originalUrl":"`+target+`","slug":"jump","isPublic":true,"password":"open sesame"}`).Want(201)
+	a.Post(
+		"/api/v1/shorten", `{"originalUrl":"`+target+`","slug":"jump","isPublic":true,"password":"open sesame"}`,
+	).Want(201)
 	a.Share("0123456789", "slug", "item", "password", "open sesame")
 	html := []string{"Accept", "text/html,*/*;q=0.8"}
 	action := regexp.MustCompile(`action="(/v/[^"]+)"`)
@@ -418,7 +442,12 @@ func TestUnlockLeadsOn(t *testing.T) {
 	for _, path := range []string{"/s/jump", "/x/item"} {
 		is.Equal(apitest.MediaOf(a.Visit(path).Want(401).Header), "text/plain")
 	}
-	is.Equal(a.Guest().See("POST", "/v/item", "X-Form", "password=open+sesame&then=https://example.org").Want(303).Header.Get("Location"), "/v/item")
+	is.Equal(
+		a.Guest().See(
+			"POST", "/v/item", "X-Form", "password=open+sesame&then=https://example.org",
+		).Want(303).Header.Get("Location"),
+		"/v/item",
+	)
 }
 
 // TestGameListIsLong: what visitors may not see takes no place on the list, and
@@ -502,7 +531,9 @@ func TestPages(t *testing.T) {
 	}
 	a.Patch("/api/v1/notes/one-notes", `{"isPublic":false}`).Want(200)
 	a.Guest().See("GET", "/v/one-notes").Want(404)
-	a.Patch("/api/v1/recipes/one-recipes", `{"expiresAt":"`+a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"}`).Want(200)
+	a.Patch(
+		"/api/v1/recipes/one-recipes", `{"expiresAt":"`+a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"}`,
+	).Want(200)
 	a.Clock.Advance(time.Hour)
 	a.Guest().See("GET", "/v/one-recipes").Want(410)
 }
@@ -530,7 +561,9 @@ func TestNamesShowNoContent(t *testing.T) {
 			is := is.New(t)
 			a := apitest.Start(t)
 			limit := map[bool]string{true: "maxClicks", false: "maxViews"}[row.path == "shorten"]
-			a.Post("/api/v1/"+row.path, strings.TrimSuffix(row.body, "}")+`,"slug":"it","isPublic":true,"`+limit+`":2}`).Want(201)
+			a.Post(
+				"/api/v1/"+row.path, strings.TrimSuffix(row.body, "}")+`,"slug":"it","isPublic":true,"`+limit+`":2}`,
+			).Want(201)
 			for _, at := range row.fetched {
 				got := a.Guest().See("GET", at, "User-Agent", "Discordbot/2.0").Want(200)
 				is.True(!strings.Contains(string(got.Body), "4711"))
@@ -591,7 +624,9 @@ func TestPictureForOthers(t *testing.T) {
 	a.Share("text", "slug", "text")
 	told := func(slug string, header ...string) bool {
 		page := string(a.Guest().See("GET", "/v/"+slug, header...).Want(200).Body)
-		is.Equal(strings.Contains(page, `name="twitter:card" content="summary_large_image"`), strings.Contains(page, "og:image"))
+		is.Equal(
+			strings.Contains(page, `name="twitter:card" content="summary_large_image"`), strings.Contains(page, "og:image"),
+		)
 		return strings.Contains(page, `<meta property="og:image" content="https://kist.example.org/t/`+slug+`">`)
 	}
 	is.True(told("open"))
@@ -638,7 +673,9 @@ func blackPicture(edge int) string {
 	_ = packed.Close()
 	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(edge)), uint32(edge))
 	out.WriteString("\x89PNG\r\n\x1a\n")
-	for _, chunk := range []struct{ name, data string }{{"IHDR", string(head) + "\x01\x00\x00\x00\x00"}, {"IDAT", rows.String()}, {"IEND", ""}} {
+	for _, chunk := range []struct{ name, data string }{
+		{"IHDR", string(head) + "\x01\x00\x00\x00\x00"}, {"IDAT", rows.String()}, {"IEND", ""},
+	} {
 		text := chunk.name + chunk.data
 		out.Write(binary.BigEndian.AppendUint32(nil, uint32(len(chunk.data))))
 		out.WriteString(text)
@@ -654,7 +691,9 @@ func TestLargePictureIsLinked(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	for edge, shown := range map[int]bool{600: true, 6_400: false} {
-		slug := a.Upload(map[string]string{"isPublic": "true"}, apitest.File("a.png", "image/png", blackPicture(edge))).Want(201).Text("slug")
+		slug := a.Upload(
+			map[string]string{"isPublic": "true"}, apitest.File("a.png", "image/png", blackPicture(edge)),
+		).Want(201).Text("slug")
 		page := string(a.Guest().See("GET", "/v/"+slug).Want(200).Body)
 		is.Equal(strings.Contains(page, "<img"), shown)
 		is.True(embedded.MatchString(page)) // by a link at least

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	phoneAgent   = "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36"
+	phoneAgent = "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 " +
+		"Mobile Safari/537.36"
 	desktopAgent = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 )
 
@@ -37,14 +38,20 @@ func TestVisits(t *testing.T) {
 	a.Visit("/v/n", from(phoneAgent, "https://Forum.example:8443/thread?id=1", "192.0.2.77")...).Want(200)
 	a.Visit("/x/n", from("curl/8.5", "", "2001:db8:1:2:3::4")...).Want(200)
 	a.Visit("/n", from(desktopAgent, "https://kist.example.org/v/other", "198.51.100.78")...).Want(200)
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`, Header: http.Header{"User-Agent": {desktopAgent}, "X-Forwarded-For": {"203.0.113.79"}}}).Want(200)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`,
+		Header: http.Header{"User-Agent": {desktopAgent}, "X-Forwarded-For": {"203.0.113.79"}},
+	}).Want(200)
 	a.Visit("/v/n", from(desktopAgent, "", "203.0.113.80")...).Want(200) // not logged: so soon after one of its network
 	for _, none := range []apitest.Request{                              // no views
 		{Method: "HEAD", Path: "/v/n", Anyone: true},
 		{Method: "GET", Path: "/v/n"},
 		{Method: "GET", Path: "/x/n"},
 		{Method: "GET", Path: "/v/n", Anyone: true, Header: http.Header{"Sec-Purpose": {"prefetch"}}},
-		{Method: "GET", Path: "/v/n", Anyone: true, Header: http.Header{"User-Agent": {"Mozilla/5.0 (compatible; Discordbot/2.0)"}}},
+		{
+			Method: "GET", Path: "/v/n", Anyone: true,
+			Header: http.Header{"User-Agent": {"Mozilla/5.0 (compatible; Discordbot/2.0)"}},
+		},
 		{Method: "GET", Path: "/x/n", Anyone: true, Header: http.Header{"Range": {"bytes=1-"}}},
 	} {
 		none.Raw = true
@@ -54,24 +61,39 @@ func TestVisits(t *testing.T) {
 	got := a.Get(at).Want(200)
 	is.Equal(got.At("days.0.day"), first.Format(time.DateOnly))
 	is.Equal(got.At("days.0.views"), 5.0)
-	is.True(strings.Contains(string(got.Body), `"devices":{"phone":1,"desktop":3,"program":1},"referrers":{"forum.example":1}}`))
+	is.True(strings.Contains(
+		string(got.Body), `"devices":{"phone":1,"desktop":3,"program":1},"referrers":{"forum.example":1}}`,
+	))
 	var log []string
 	for i := range 4 {
 		row := fmt.Sprintf("log.%d.", i)
-		log = append(log, fmt.Sprint(got.At(row+"what"), " ", got.At(row+"device"), " ", got.At(row+"referrer"), " ", got.At(row+"network")))
+		log = append(
+			log,
+			fmt.Sprint(got.At(row+"what"), " ", got.At(row+"device"), " ", got.At(row+"referrer"), " ", got.At(row+"network")),
+		)
 	}
-	is.Equal(log, []string{"page desktop  203.0.113.0/24", "page desktop  198.51.100.0/24", "file program  2001:db8:1::/48", "page phone forum.example 192.0.2.0/24"})
+	is.Equal(
+		log,
+		[]string{
+			"page desktop  203.0.113.0/24", "page desktop  198.51.100.0/24", "file program  2001:db8:1::/48",
+			"page phone forum.example 192.0.2.0/24",
+		},
+	)
 	is.Equal(len(got.At("log").([]any)), 4)
 	is.True(!strings.Contains(string(got.Body), "192.0.2.7"))
 	is.Equal(a.Get("/api/v1/notes/n").At("data.views"), 5.0)
 
-	link := a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org","slug":"l","isPublic":true,"maxClicks":3}`).Want(201).Text("data.id")
+	link := a.Post(
+		"/api/v1/shorten", `{"originalUrl":"https://example.org","slug":"l","isPublic":true,"maxClicks":3}`,
+	).Want(201).Text("data.id")
 	a.Visit("/s/l", from(phoneAgent, "", "192.0.2.77")...).Want(302)
 	got = a.Get("/api/v1/shorten/" + link + "/visits").Want(200) // without a flush
 	is.Equal(got.At("days.0.devices.phone"), 1.0)
 	is.Equal(got.At("log"), []any{}) // not asked for
 
-	a.Upload(map[string]string{"isPublic": "true", "slug": "f", "logVisits": "true"}, apitest.File("a.txt", "text/plain", "hello")).Want(201)
+	a.Upload(
+		map[string]string{"isPublic": "true", "slug": "f", "logVisits": "true"}, apitest.File("a.txt", "text/plain", "hello"),
+	).Want(201)
 	g := a.Guest()
 	g.See("GET", "/v/f")
 	g.See("GET", "/x/f") // belongs to the same view
@@ -84,7 +106,8 @@ func TestVisitsOfDays(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	a.Clock.Advance(time.Until(time.Now().UTC().Truncate(24*time.Hour).Add(36*time.Hour)) + time.Hour) // no midnight during the test
+	// no midnight during the test
+	a.Clock.Advance(time.Until(time.Now().UTC().Truncate(24*time.Hour).Add(36*time.Hour)) + time.Hour)
 	a.Post("/api/v1/notes", `{"content":"n","slug":"n","isPublic":true}`).Want(201)
 	start := a.Clock.Now()
 	for range 5 {
@@ -127,7 +150,12 @@ func TestPageTellsOfLog(t *testing.T) {
 	is.True(!strings.Contains(string(a.Visit("/v/n").Want(200).Body), says))
 	is.Equal(a.Patch("/api/v1/notes/n", `{"logVisits":true}`).Want(200).At("data.logVisits"), true)
 	is.True(strings.Contains(string(a.Visit("/v/n").Want(200).Body), says))
-	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`}).Want(200).At("data.logVisits"), true)
+	is.Equal(
+		a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`,
+		}).Want(200).At("data.logVisits"),
+		true,
+	)
 	is.Equal(a.Patch("/api/v1/notes/n", `{"title":"t"}`).Want(200).At("data.logVisits"), true) // kept
 	is.Equal(a.Patch("/api/v1/notes/n", `{"logVisits":false}`).Want(200).At("data.logVisits"), false)
 }
@@ -149,7 +177,10 @@ func TestActivity(t *testing.T) {
 		}
 		return people.SaveUser(tx, u)
 	}))
-	in := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`, Header: http.Header{"X-Forwarded-For": {"192.0.2.7"}, "User-Agent": {"Firefox"}}}).Want(200)
+	in := a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`,
+		Header: http.Header{"X-Forwarded-For": {"192.0.2.7"}, "User-Agent": {"Firefox"}},
+	}).Want(200)
 	cookie := in.Header.Get("Set-Cookie")
 	session := http.Header{"Cookie": {cookie[:strings.Index(cookie, ";")]}, "Sec-Fetch-Site": {"same-origin"}}
 	key := a.AddKey(bob, people.ScopeAll)
@@ -178,7 +209,13 @@ func TestActivity(t *testing.T) {
 		got := a.Do(q).Want(200)
 		for i := range got.At("data").([]any) {
 			row := fmt.Sprintf("data.%d.", i)
-			all = append(all, fmt.Sprint(got.At(row+"event"), "|", got.At(row+"account"), "|", got.At(row+"by"), "|", got.At(row+"name"), "|", got.At(row+"address"), "|", got.At(row+"kind"), "|", got.At(row+"changes")))
+			all = append(
+				all,
+				fmt.Sprint(
+					got.At(row+"event"), "|", got.At(row+"account"), "|", got.At(row+"by"), "|", got.At(row+"name"), "|",
+					got.At(row+"address"), "|", got.At(row+"kind"), "|", got.At(row+"changes"),
+				),
+			)
 		}
 		return all
 	}
@@ -208,7 +245,13 @@ func TestActivity(t *testing.T) {
 	a.Delete("/api/v1/admin/users/" + made).Want(200)
 	whole := list(apitest.Request{Path: "/api/v1/admin/activity", Key: a.Key})
 	admin := slices.DeleteFunc(slices.Clone(whole), func(row string) bool { return strings.HasPrefix(row, "key_used") })
-	is.Equal(admin[:4], []string{"account_removed||ann|eve|||[]", "account_created||ann|eve|||[]", "settings_changed||ann||||[defaultQuotaBytes linkChecks]", "account_changed|bob|ann|bob|||[role]"})
+	is.Equal(
+		admin[:4],
+		[]string{
+			"account_removed||ann|eve|||[]", "account_created||ann|eve|||[]",
+			"settings_changed||ann||||[defaultQuotaBytes linkChecks]", "account_changed|bob|ann|bob|||[role]",
+		},
+	)
 	is.True(!strings.Contains(strings.Join(whole, "\n"), "Secret"))
 
 	// Page by page.

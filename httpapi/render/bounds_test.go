@@ -116,8 +116,14 @@ func TestGrammarsThatNeverEnd(t *testing.T) {
 }
 
 func TestCodeIsBounded(t *testing.T) {
-	parts := []string{"(", "((a", "{", "\"", "'", "`", "/*", "<", "<a ", "<!--", "\\", "a", "a ", "\n", "$(", "${", "{{", "0", "0x", "# ", "a.", "->", "é", "\t", "<<A\n", "if (", "[[", "@a"}
-	languages := []string{"go", "python", "js", "ts", "bash", "html", "php", "c++", "java", "yaml", "json", "sql", "ruby", "perl", "rust", "markdown", "css", "docker", "make", "latex"}
+	parts := []string{
+		"(", "((a", "{", "\"", "'", "`", "/*", "<", "<a ", "<!--", "\\", "a", "a ", "\n", "$(", "${", "{{", "0", "0x", "# ",
+		"a.", "->", "é", "\t", "<<A\n", "if (", "[[", "@a",
+	}
+	languages := []string{
+		"go", "python", "js", "ts", "bash", "html", "php", "c++", "java", "yaml", "json", "sql", "ruby", "perl", "rust",
+		"markdown", "css", "docker", "make", "latex",
+	}
 	// Every language, every part, but not each of one with each of the others.
 	for i, part := range parts {
 		for j := range 3 {

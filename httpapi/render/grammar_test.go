@@ -12,7 +12,8 @@ import (
 )
 
 // sampleCode has a bit of what many languages have.
-const sampleCode = "/* a */ \"b\\n${c}\" 'd' `e`\n# f\n<g h=\"i\">&amp;</g> {{ j | k }} (l [m]) 0x1F 3.14 := => @n $o %p \t\u00e9\U0001f600\n\n"
+const sampleCode = "/* a */ \"b\\n${c}\" 'd' `e`\n# f\n<g h=\"i\">&amp;</g> {{ j | k }} (l [m]) 0x1F 3.14 := => @n " +
+	"$o %p \t\u00e9\U0001f600\n\n"
 
 // Every grammar can be read, and uses only what there is.
 func TestEveryGrammarReads(t *testing.T) {

@@ -68,44 +68,67 @@ func check(out string) string {
 
 // textOf is the text of HTML, which is what a selection of it copies.
 func textOf(out string) string {
-	return html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(strings.TrimSuffix(out, "</code></pre>\n"), ""))
+	return html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(
+		strings.TrimSuffix(out, "</code></pre>\n"), "",
+	))
 }
 
 func TestMarkdown(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"emphasis":            {"a *b* **c** ~~d~~", "<p>a <em>b</em> <strong>c</strong> <del>d</del></p>\n"},
-		"lines":               {"a\nb", "<p>a<br>\nb</p>\n"},
-		"table":               {"|a|b|\n|:-|-:|\n|1|2|", "<table>\n<thead>\n<tr>\n<th align=\"left\">a</th>\n<th align=\"right\">b</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n<td align=\"left\">1</td>\n<td align=\"right\">2</td>\n</tr>\n</tbody>\n</table>\n"},
-		"tasks":               {"- [x] a\n- [ ] b", "<ul dir=\"auto\">\n<li><input type=\"checkbox\" disabled checked aria-label=\"done\"> a</li>\n<li><input type=\"checkbox\" disabled aria-label=\"open\"> b</li>\n</ul>\n"},
-		"link":                {`[a](https://b.c/?d&e "f")`, `<p><a href="https://b.c/?d&amp;e"` + rel + ` title="f">a</a></p>` + "\n"},
-		"bare address":        {"see www.a.org", `<p>see <a href="http://www.a.org"` + rel + ">www.a.org</a></p>\n"},
-		"mail":                {"<a@b.org>", `<p><a href="mailto:a@b.org"` + rel + ">a@b.org</a></p>\n"},
-		"own page":            {"[a](/v/b)", "<p><a href=\"/v/b\">a</a></p>\n"},
-		"own picture":         {"![a *b*](/x/c)", "<p><img src=\"/x/c\" alt=\"a b\" loading=\"lazy\"></p>\n"},
-		"picture elsewhere":   {"![a](https://b.c/d.png)", `<p><a href="https://b.c/d.png"` + rel + ">a</a></p>\n"},
-		"picture at a host":   {"![a](//b.c/d.png)", `<p><a href="//b.c/d.png"` + rel + ">a</a></p>\n"},
-		"backslashes":         {`![a](/\\b.c)`, "<p><img src=\"/%5Cb.c\" alt=\"a\" loading=\"lazy\"></p>\n"},
-		"picture in a link":   {"[![a](https://b.c/d.png)](https://e.f)", `<p><a href="https://e.f"` + rel + ">a</a></p>\n"},
-		"heading":             {"# A  *b*!\n# A b\n[c](#a-b)", "<h1 id=\"h-a-b\">A  <em>b</em>!</h1>\n<h1 id=\"h-a-b-1\">A b</h1>\n<p><a href=\"#h-a-b\">c</a></p>\n"},
-		"html":                {"a <b onclick=c>d</b>", "<p>a &lt;b onclick=c&gt;d&lt;/b&gt;</p>\n"},
-		"html block":          {"<script>\nalert(1)\n</script>", "<p>&lt;script&gt;<br>\nalert(1)<br>\n&lt;/script&gt;</p>\n"},
-		"comment":             {"a <!-- b --> c", "<p>a  c</p>\n"},
-		"comment block":       {"a\n\n<!--\nb\n\nc\n-->\n\nd", "<p>a</p>\n<p>d</p>\n"},
-		"after a comment":     {"<!-- a --> b\n\nc", "<p>b</p>\n<p>c</p>\n"},
-		"comment in html":     {"<div>\n<!-- a -->\nb", "<p>&lt;div&gt;<br>\n<br>\nb</p>\n"},
-		"comment of no end":   {"<!-- a\n\nb", "<p>&lt;!-- a<br>\n<br>\nb</p>\n"},
-		"break in a table":    {"|a|\n|-|\n|x<br>y<BR/>z<br />|", "<table>\n<thead>\n<tr>\n<th>a</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n<td>x<br>y<br>z<br></td>\n</tr>\n</tbody>\n</table>\n"},
-		"break as a block":    {"a\n\n<br>\n\nb", "<p>a</p>\n<p><br></p>\n<p>b</p>\n"},
-		"break with a style":  {"a <br style=b> c", "<p>a &lt;br style=b&gt; c</p>\n"},
-		"IPv6":                {"[a](http://[::1]:80/b)", `<p><a href="http://[::1]:80/b"` + rel + ">a</a></p>\n"},
-		"javascript":          {"[a](javascript:alert(1))", "<p>a</p>\n"},
-		"case":                {"[a](JaVaScRiPt:alert(1))", "<p>a</p>\n"},
-		"entity":              {"[a](javascript&colon;alert(1))", "<p>a</p>\n"},
-		"numeric entity":      {"[a](&#x6a;avascript:alert(1))", "<p>a</p>\n"},
-		"line in a scheme":    {"[a](java&#10;script:alert(1))", "<p>a</p>\n"},
-		"data":                {"[a](data:text/html,b) ![c](data:image/png;base64,x)", "<p>a c</p>\n"},
-		"file":                {"<file:///etc/passwd>", "<p>file:///etc/passwd</p>\n"},
-		"code":                {"```go\nvar a\n```", "<pre dir=\"ltr\" tabindex=\"0\"><code><span class=\"k\">var</span> a\n</code></pre>\n"},
+		"emphasis": {"a *b* **c** ~~d~~", "<p>a <em>b</em> <strong>c</strong> <del>d</del></p>\n"},
+		"lines":    {"a\nb", "<p>a<br>\nb</p>\n"},
+		"table": {
+			"|a|b|\n|:-|-:|\n|1|2|",
+			"<table>\n<thead>\n<tr>\n<th align=\"left\">a</th>\n<th " +
+				"align=\"right\">b</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n<td align=\"left\">1</td>\n<td " +
+				"align=\"right\">2</td>\n</tr>\n</tbody>\n</table>\n",
+		},
+		"tasks": {
+			"- [x] a\n- [ ] b",
+			"<ul dir=\"auto\">\n<li><input type=\"checkbox\" disabled checked aria-label=\"done\"> a</li>\n<li><input " +
+				"type=\"checkbox\" disabled aria-label=\"open\"> b</li>\n</ul>\n",
+		},
+		"link": {
+			`[a](https://b.c/?d&e "f")`, `<p><a href="https://b.c/?d&amp;e"` + rel + ` title="f">a</a></p>` + "\n",
+		},
+		"bare address":      {"see www.a.org", `<p>see <a href="http://www.a.org"` + rel + ">www.a.org</a></p>\n"},
+		"mail":              {"<a@b.org>", `<p><a href="mailto:a@b.org"` + rel + ">a@b.org</a></p>\n"},
+		"own page":          {"[a](/v/b)", "<p><a href=\"/v/b\">a</a></p>\n"},
+		"own picture":       {"![a *b*](/x/c)", "<p><img src=\"/x/c\" alt=\"a b\" loading=\"lazy\"></p>\n"},
+		"picture elsewhere": {"![a](https://b.c/d.png)", `<p><a href="https://b.c/d.png"` + rel + ">a</a></p>\n"},
+		"picture at a host": {"![a](//b.c/d.png)", `<p><a href="//b.c/d.png"` + rel + ">a</a></p>\n"},
+		"backslashes":       {`![a](/\\b.c)`, "<p><img src=\"/%5Cb.c\" alt=\"a\" loading=\"lazy\"></p>\n"},
+		"picture in a link": {"[![a](https://b.c/d.png)](https://e.f)", `<p><a href="https://e.f"` + rel + ">a</a></p>\n"},
+		"heading": {
+			"# A  *b*!\n# A b\n[c](#a-b)",
+			"<h1 id=\"h-a-b\">A  <em>b</em>!</h1>\n<h1 id=\"h-a-b-1\">A b</h1>\n<p><a href=\"#h-a-b\">c</a></p>\n",
+		},
+		"html": {"a <b onclick=c>d</b>", "<p>a &lt;b onclick=c&gt;d&lt;/b&gt;</p>\n"},
+		"html block": {
+			"<script>\nalert(1)\n</script>", "<p>&lt;script&gt;<br>\nalert(1)<br>\n&lt;/script&gt;</p>\n",
+		},
+		"comment":           {"a <!-- b --> c", "<p>a  c</p>\n"},
+		"comment block":     {"a\n\n<!--\nb\n\nc\n-->\n\nd", "<p>a</p>\n<p>d</p>\n"},
+		"after a comment":   {"<!-- a --> b\n\nc", "<p>b</p>\n<p>c</p>\n"},
+		"comment in html":   {"<div>\n<!-- a -->\nb", "<p>&lt;div&gt;<br>\n<br>\nb</p>\n"},
+		"comment of no end": {"<!-- a\n\nb", "<p>&lt;!-- a<br>\n<br>\nb</p>\n"},
+		"break in a table": {
+			"|a|\n|-|\n|x<br>y<BR/>z<br />|",
+			"<table>\n<thead>\n<tr>\n<th>a</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n<td>x<br>y<br>z<br></td>\n</tr>\n</tbody>\n</table>\n",
+		},
+		"break as a block":   {"a\n\n<br>\n\nb", "<p>a</p>\n<p><br></p>\n<p>b</p>\n"},
+		"break with a style": {"a <br style=b> c", "<p>a &lt;br style=b&gt; c</p>\n"},
+		"IPv6":               {"[a](http://[::1]:80/b)", `<p><a href="http://[::1]:80/b"` + rel + ">a</a></p>\n"},
+		"javascript":         {"[a](javascript:alert(1))", "<p>a</p>\n"},
+		"case":               {"[a](JaVaScRiPt:alert(1))", "<p>a</p>\n"},
+		"entity":             {"[a](javascript&colon;alert(1))", "<p>a</p>\n"},
+		"numeric entity":     {"[a](&#x6a;avascript:alert(1))", "<p>a</p>\n"},
+		"line in a scheme":   {"[a](java&#10;script:alert(1))", "<p>a</p>\n"},
+		"data":               {"[a](data:text/html,b) ![c](data:image/png;base64,x)", "<p>a c</p>\n"},
+		"file":               {"<file:///etc/passwd>", "<p>file:///etc/passwd</p>\n"},
+		"code": {
+			"```go\nvar a\n```", "<pre dir=\"ltr\" tabindex=\"0\"><code><span class=\"k\">var</span> a\n</code></pre>\n",
+		},
 		"code of no language": {"    <b>\n", "<pre dir=\"ltr\" tabindex=\"0\"><code>&lt;b&gt;\n</code></pre>\n"},
 		"nothing":             {"", ""},
 	} {

@@ -44,7 +44,10 @@ func newIDPBrowser(a *apitest.App, p *apitest.Provider) *idpBrowser {
 // open asks the server as a browser does that comes from nowhere.
 func (b *idpBrowser) open(path string) *apitest.Answer {
 	b.a.Helper()
-	return b.send(apitest.Request{Method: "GET", Path: path, Anyone: true, Header: http.Header{"Accept": {"text/html"}, "Sec-Fetch-Site": {"cross-site"}}})
+	return b.send(apitest.Request{
+		Method: "GET", Path: path, Anyone: true,
+		Header: http.Header{"Accept": {"text/html"}, "Sec-Fetch-Site": {"cross-site"}},
+	})
 }
 
 func (b *idpBrowser) send(q apitest.Request) *apitest.Answer {
@@ -67,7 +70,9 @@ func (b *idpBrowser) send(q apitest.Request) *apitest.Answer {
 // own asks the server as its own pages do.
 func (b *idpBrowser) own(method, path string, json any) *apitest.Answer {
 	b.a.Helper()
-	return b.send(apitest.Request{Method: method, Path: path, Anyone: true, JSON: json, Header: http.Header{"Sec-Fetch-Site": {"same-origin"}}})
+	return b.send(apitest.Request{
+		Method: method, Path: path, Anyone: true, JSON: json, Header: http.Header{"Sec-Fetch-Site": {"same-origin"}},
+	})
 }
 
 // authorize signs the user in at the provider and returns the path and query of the
@@ -138,7 +143,10 @@ func TestOIDC(t *testing.T) {
 	p, with := withProvider(t)
 	a := apitest.Start(t, with)
 	a.WithPassword(a.User, "correct horse")
-	is.True(strings.Contains(string(newIDPBrowser(a, p).open("/login?next=/notes").Want(200).Body), `href="/login/oidc?next=%2fnotes">Sign in with Example ID</a>`))
+	is.True(strings.Contains(
+		string(newIDPBrowser(a, p).open("/login?next=/notes").Want(200).Body),
+		`href="/login/oidc?next=%2fnotes">Sign in with Example ID</a>`,
+	))
 
 	// Neither the name nor anything else but a link decides: ann at the provider is nobody here.
 	b := newIDPBrowser(a, p)
@@ -369,7 +377,10 @@ func TestOIDCGroups(t *testing.T) {
 		is.True(strings.Contains(string(got.Body), "may not use this server"))
 		is.Equal(eve.me()+second.me(), "")
 		newIDPBrowser(a, p).signIn("stranger").Want(403)
-		is.True(kv.Missing(a.Server.Store.View(func(tx *kv.Tx) error { _, err := people.UserNamed(tx, "stranger"); return err })))
+		is.True(kv.Missing(a.Server.Store.View(func(tx *kv.Tx) error {
+			_, err := people.UserNamed(tx, "stranger")
+			return err
+		})))
 
 		// A disabled account.
 		p.Set(func() { p.Groups = []string{"family"} })
@@ -519,7 +530,10 @@ func TestOIDCAway(t *testing.T) {
 	got := newIDPBrowser(a, p).open("/login/oidc").Want(503)
 	is.True(got.Header.Get("Retry-After") != "")
 	is.True(!strings.Contains(string(got.Body), `name="password"`)) // passwords are off
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": "ann", "password": "correct horse"}}).Want(403)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/login", Anyone: true,
+		JSON: map[string]string{"username": "ann", "password": "correct horse"},
+	}).Want(403)
 	h := a.Server.OIDC.Check(t.Context())
 	is.Equal(h.Problem, "The issuer closed the connection without an answer.")
 

@@ -21,14 +21,22 @@ import (
 func addPasskey(a *apitest.App, cookie string, k *apitest.SoftKey, name string) *apitest.Answer {
 	a.Helper()
 	ask := a.Do(apitest.As(cookie, "POST", "/api/v1/me/passkeys/options", nil)).Want(200)
-	return a.Do(apitest.As(cookie, "POST", "/api/v1/me/passkeys", map[string]string{"name": name, "ticket": ask.Text("ticket"), "passkey": k.Create(a, ask.At("passkey").(map[string]any))}))
+	return a.Do(apitest.As(
+		cookie, "POST", "/api/v1/me/passkeys",
+		map[string]string{
+			"name": name, "ticket": ask.Text("ticket"), "passkey": k.Create(a, ask.At("passkey").(map[string]any)),
+		},
+	))
 }
 
 // nameless signs in with the passkey alone.
 func nameless(a *apitest.App, k *apitest.SoftKey) *apitest.Answer {
 	a.Helper()
 	ask := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
-	return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: map[string]string{"ticket": ask.Text("ticket"), "passkey": k.Get(a, ask.At("passkey").(map[string]any))}})
+	return a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true,
+		JSON: map[string]string{"ticket": ask.Text("ticket"), "passkey": k.Get(a, ask.At("passkey").(map[string]any))},
+	})
 }
 
 func TestPasskeys(t *testing.T) {
@@ -65,13 +73,19 @@ func TestPasskeys(t *testing.T) {
 	answer := phone.Get(a, first.At("passkey").(map[string]any))
 	step(a, "", first.Text("ticket"), map[string]string{"passkey": answer}).Want(200)
 	is.Equal(step(a, "", first.Text("ticket"), map[string]string{"passkey": answer}).Want(401).Code(), "ticket_ended")
-	is.Equal(step(a, "", ask().Text("ticket"), map[string]string{"passkey": answer}).Want(401).Code(), "wrong_passkey") // the challenge is another
-	is.Equal(nameless(a, phone).Want(401).Code(), "wrong_passkey")                                                      // without a password it must
+	// the challenge is another
+	is.Equal(step(a, "", ask().Text("ticket"), map[string]string{"passkey": answer}).Want(401).Code(), "wrong_passkey")
+	is.Equal(nameless(a, phone).Want(401).Code(), "wrong_passkey") // without a password it must
 	phone.Flags = 5
 
 	// A ticket is for one purpose.
 	open := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
-	is.Equal(step(a, "", open.Text("ticket"), map[string]string{"passkey": phone.Get(a, open.At("passkey").(map[string]any))}).Want(401).Code(), "ticket_ended")
+	is.Equal(
+		step(
+			a, "", open.Text("ticket"), map[string]string{"passkey": phone.Get(a, open.At("passkey").(map[string]any))},
+		).Want(401).Code(),
+		"ticket_ended",
+	)
 
 	// A copy of a passkey has an older counter.
 	good := phone.Count
@@ -79,7 +93,9 @@ func TestPasskeys(t *testing.T) {
 	is.Equal(nameless(a, phone).Want(401).Code(), "passkey_refused")
 	phone.Count = good
 	nameless(a, phone).Want(200)
-	is.True(strings.Contains(string(a.Do(apitest.As(mine, "GET", "/api/v1/activity", nil)).Want(200).Body), `"passkey_refused"`))
+	is.True(strings.Contains(
+		string(a.Do(apitest.As(mine, "GET", "/api/v1/activity", nil)).Want(200).Body), `"passkey_refused"`,
+	))
 
 	for name, change := range map[string]func(k *apitest.SoftKey){
 		"relying party": func(k *apitest.SoftKey) { k.Rp = "evil.example.org" },
@@ -99,11 +115,21 @@ func TestPasskeys(t *testing.T) {
 		}
 		phone.Count = wrong.Count
 	}
-	for _, bad := range []string{"x", "{}", "null", `{"id":"AA","rawId":"AA","type":"public-key","response":{}}`, strings.Repeat("a", 4096)} {
+	for _, bad := range []string{
+		"x", "{}", "null", `{"id":"AA","rawId":"AA","type":"public-key","response":{}}`, strings.Repeat("a", 4096),
+	} {
 		ask := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
-		is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: map[string]string{"ticket": ask.Text("ticket"), "passkey": bad}}).Want(401).Code(), "wrong_passkey")
+		is.Equal(
+			a.Do(apitest.Request{
+				Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true,
+				JSON: map[string]string{"ticket": ask.Text("ticket"), "passkey": bad},
+			}).Want(401).Code(),
+			"wrong_passkey",
+		)
 		ask = a.Do(apitest.As(mine, "POST", "/api/v1/me/passkeys/options", nil)).Want(200)
-		a.Do(apitest.As(mine, "POST", "/api/v1/me/passkeys", map[string]string{"name": "x", "ticket": ask.Text("ticket"), "passkey": bad})).Want(422)
+		a.Do(apitest.As(
+			mine, "POST", "/api/v1/me/passkeys", map[string]string{"name": "x", "ticket": ask.Text("ticket"), "passkey": bad},
+		)).Want(422)
 	}
 
 	// Another user can neither use the ticket nor change the passkeys.
@@ -113,11 +139,18 @@ func TestPasskeys(t *testing.T) {
 	offer := a.Do(apitest.As(mine, "POST", "/api/v1/me/passkeys/options", nil)).Want(200)
 	third := apitest.NewSoftKey(a)
 	made := third.Create(a, offer.At("passkey").(map[string]any))
-	is.Equal(a.Do(apitest.As(his, "POST", "/api/v1/me/passkeys", map[string]string{"name": "x", "ticket": offer.Text("ticket"), "passkey": made})).Want(409).Code(), "ticket_ended")
+	is.Equal(
+		a.Do(apitest.As(
+			his, "POST", "/api/v1/me/passkeys", map[string]string{"name": "x", "ticket": offer.Text("ticket"), "passkey": made},
+		)).Want(409).Code(),
+		"ticket_ended",
+	)
 	id := list.At("data").([]any)[0].(map[string]any)["id"].(string)
 	a.Do(apitest.As(his, "PATCH", "/api/v1/me/passkeys/"+id, `{"name":"x"}`)).Want(404)
 	a.Do(apitest.As(his, "DELETE", "/api/v1/me/passkeys/"+id, nil)).Want(404)
-	is.Equal(a.Do(apitest.As(mine, "PATCH", "/api/v1/me/passkeys/"+id, `{"name":"desk"}`)).Want(200).Text("data.name"), "desk")
+	is.Equal(
+		a.Do(apitest.As(mine, "PATCH", "/api/v1/me/passkeys/"+id, `{"name":"desk"}`)).Want(200).Text("data.name"), "desk",
+	)
 	for _, v := range list.At("data").([]any) {
 		a.Do(apitest.As(mine, "DELETE", "/api/v1/me/passkeys/"+v.(map[string]any)["id"].(string), nil)).Want(200)
 	}
@@ -155,7 +188,9 @@ func TestPasskeyTwice(t *testing.T) {
 		}
 		is.Equal(entered, 1)
 	}
-	is.True(!strings.Contains(string(a.Do(apitest.As(mine, "GET", "/api/v1/activity", nil)).Want(200).Body), `"passkey_refused"`))
+	is.True(!strings.Contains(
+		string(a.Do(apitest.As(mine, "GET", "/api/v1/activity", nil)).Want(200).Body), `"passkey_refused"`,
+	))
 }
 
 // The page of sign-in offers passkeys once anybody has one, and its form works.
@@ -171,11 +206,17 @@ func TestPasskeyForm(t *testing.T) {
 	is.True(strings.Contains(string(page.Body), "data-passkey"))
 	is.True(strings.Contains(page.Header.Get("Content-Security-Policy"), "script-src 'self'"))
 	post := func(values url.Values) *apitest.Answer {
-		h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html")
-		return a.Do(apitest.Request{Method: "POST", Path: "/login/passkey", Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
+		h := apitest.WithHeader(
+			"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html",
+		)
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/login/passkey", Anyone: true, Header: h, Body: strings.NewReader(values.Encode()),
+		})
 	}
 	ask := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
-	values := url.Values{"ticket": {ask.Text("ticket")}, "passkey": {k.Get(a, ask.At("passkey").(map[string]any))}, "next": {"/files"}}
+	values := url.Values{
+		"ticket": {ask.Text("ticket")}, "passkey": {k.Get(a, ask.At("passkey").(map[string]any))}, "next": {"/files"},
+	}
 	is.Equal(post(values).Want(303).Header.Get("Location"), "/files")
 	is.True(strings.Contains(string(post(values).Want(401).Body), "Begin again."))
 	is.True(strings.Contains(string(post(url.Values{}).Want(401).Body), "Begin again."))
@@ -205,14 +246,18 @@ func FuzzPasskeyAnswer(f *testing.F) {
 	f.Add(k.Get(f, options))
 	f.Add(`{"id":"","rawId":"","type":"public-key","response":{"clientDataJSON":"e30","authenticatorData":"AA","signature":""}}`)
 	f.Fuzz(func(t *testing.T, answer string) {
-		ticket, _ := a.Server.Tickets.Issue(grant.Ticket{For: grant.ForPasskey, Network: sha256.Sum256([]byte("127.0.0.1/32"))}, a.Server.Store.Now())
+		ticket, _ := a.Server.Tickets.Issue(
+			grant.Ticket{For: grant.ForPasskey, Network: sha256.Sum256([]byte("127.0.0.1/32"))}, a.Server.Store.Now(),
+		)
 		body, err := json.Marshal(map[string]string{"ticket": ticket, "passkey": answer})
 		if err != nil {
 			t.Skip()
 		}
 		one := *a
 		one.TB = t
-		if got := one.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: string(body)}); got.Status == 200 || got.Status >= 500 {
+		if got := one.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: string(body),
+		}); got.Status == 200 || got.Status >= 500 {
 			t.Errorf("status %d", got.Status)
 		}
 	})

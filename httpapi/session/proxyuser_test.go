@@ -47,9 +47,16 @@ func TestProxyUser(t *testing.T) {
 
 	// The header is no credential in itself: what another site has a browser send is refused
 	// as always, and so is a request without a session.
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Anyone: true, JSON: `{"content":"c"}`, Header: http.Header{"Remote-User": {"ann"}}}).Want(401)
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Anyone: true, JSON: `{"content":"c"}`, Header: http.Header{"Remote-User": {"ann"}, "Cookie": {ann}, "Sec-Fetch-Site": {"cross-site"}}}).Want(403)
-	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Header: http.Header{"Remote-User": {"bob"}}}).Want(200) // an API key needs no session
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/notes", Anyone: true, JSON: `{"content":"c"}`,
+		Header: http.Header{"Remote-User": {"ann"}},
+	}).Want(401)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/notes", Anyone: true, JSON: `{"content":"c"}`,
+		Header: http.Header{"Remote-User": {"ann"}, "Cookie": {ann}, "Sec-Fetch-Site": {"cross-site"}},
+	}).Want(403)
+	// an API key needs no session
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Header: http.Header{"Remote-User": {"bob"}}}).Want(200)
 
 	// Somebody else at the same browser is not the user of its session.
 	is.Equal(get(a, "/notes", ann, "bob").Want(303).Header.Get("Location"), "/login?next=%2Fnotes")
@@ -71,7 +78,9 @@ func TestProxyUser(t *testing.T) {
 		{"", "", "", 303}, // a browser from before 2023
 	} {
 		h := http.Header{"Accept": {"text/html"}, "Remote-User": {"ann"}}
-		for name, value := range map[string]string{"Sec-Fetch-Site": row.site, "Sec-Fetch-Mode": row.mode, "Sec-Fetch-Dest": row.dest} {
+		for name, value := range map[string]string{
+			"Sec-Fetch-Site": row.site, "Sec-Fetch-Mode": row.mode, "Sec-Fetch-Dest": row.dest,
+		} {
 			if value != "" {
 				h.Set(name, value)
 			}

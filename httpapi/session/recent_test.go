@@ -56,7 +56,9 @@ func TestRecentSignIn(t *testing.T) {
 		apitest.As(mine, "GET", "/api/v1/export", nil),
 		apitest.As(mine, "GET", "/api/v1/admin/backup", nil),
 		apitest.As(mine, "POST", "/api/v1/integrations/webhooks", `{"url":"https://example.org/hook"}`),
-		apitest.As(mine, "PATCH", "/api/v1/integrations/webhooks/"+hook, `{"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}`),
+		apitest.As(
+			mine, "PATCH", "/api/v1/integrations/webhooks/"+hook, `{"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}`,
+		),
 		apitest.As(mine, "PATCH", "/api/v1/integrations/webhooks/"+hook, `{"name":"x","url":"https://example.com/hook"}`),
 		apitest.As(mine, "PATCH", "/api/v1/integrations/webhooks/"+hook, `{"events":null}`),
 		apitest.As(mine, "PATCH", "/api/v1/admin/settings", `{"trashDays":7}`),
@@ -84,14 +86,18 @@ func TestRecentSignIn(t *testing.T) {
 	a.Get("/api/v1/export").Want(200)
 
 	confirm := func(body any) *apitest.Answer { return a.Do(apitest.As(mine, "POST", "/api/v1/auth/confirm", body)) }
-	for _, bad := range []string{`{}`, `{"password":"wrong horse"}`, `{"code":"000000"}`, `{"recoveryCode":"BCDF-GHJK-LMNP-QRST"}`} {
+	for _, bad := range []string{
+		`{}`, `{"password":"wrong horse"}`, `{"code":"000000"}`, `{"recoveryCode":"BCDF-GHJK-LMNP-QRST"}`,
+	} {
 		confirm(bad).Want(422)
 	}
 	is.Equal(confirm(`{"ticket":"x","passkey":"{}"}`).Want(409).Code(), "ticket_ended")
 	passkey := func(k *apitest.SoftKey) *apitest.Answer {
 		t.Helper()
 		ask := a.Do(apitest.As(mine, "POST", "/api/v1/auth/passkey/options", nil)).Want(200)
-		return confirm(map[string]string{"ticket": ask.Text("ticket"), "passkey": k.Get(a, ask.At("passkey").(map[string]any))})
+		return confirm(map[string]string{
+			"ticket": ask.Text("ticket"), "passkey": k.Get(a, ask.At("passkey").(map[string]any)),
+		})
 	}
 	unverified := *phone
 	unverified.Flags = 1
@@ -115,7 +121,9 @@ func TestRecentSignIn(t *testing.T) {
 	confirm(`{"password":"correct horse"}`).Want(429)
 	a.Do(apitest.As(mine, "GET", "/api/v1/me", nil)).Want(200) // the session goes on
 
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/confirm", JSON: `{"password":"correct horse"}`, Key: a.Key}).Want(403)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/confirm", JSON: `{"password":"correct horse"}`, Key: a.Key,
+	}).Want(403)
 }
 
 var wildPath = regexp.MustCompile(`\{[A-Za-z]+\}`)
@@ -158,7 +166,8 @@ func TestConfirmsByEffect(t *testing.T) {
 		_, lasts := lasting[r.ID]
 		_, passes := passing[r.ID]
 		changes := r.Method != http.MethodGet && !(r.Access.Open && !lasts && !passes) // who signs in has no session yet
-		if lasts != (r.Access.Confirms != nil) || lasts && passes || about.MatchString(r.Path) && changes && !lasts && !passes {
+		if lasts != (r.Access.Confirms != nil) || lasts && passes || about.MatchString(r.Path) && changes && !lasts &&
+			!passes {
 			t.Errorf("%s %s (%s): judge it by its effect", r.Method, r.Path, r.ID)
 		}
 	}
@@ -180,9 +189,15 @@ func TestCurrentPasswordConfirms(t *testing.T) {
 	}
 	is.True(key(`"wrong horse"`).Want(422).Text("fields.currentPassword") != "")
 	is.Equal(key(`"correct horse"`).Want(201).Text("data.name"), "laptop")
-	is.Equal(a.Do(apitest.As(mine, "POST", "/api/v1/keys", `{"name":"laptop"}`)).Want(403).Code(), "recent_sign_in_required")
-	a.Do(apitest.As(mine, "DELETE", "/api/v1/keys/01890a5d-ac96-774b-bcce-b302099a8057", `{"currentPassword":"correct horse"}`)).Want(404)
-	a.Do(apitest.As(mine, "PATCH", "/api/v1/admin/settings", `{"trashDays":7,"currentPassword":"correct horse"}`)).Want(200)
+	is.Equal(
+		a.Do(apitest.As(mine, "POST", "/api/v1/keys", `{"name":"laptop"}`)).Want(403).Code(), "recent_sign_in_required",
+	)
+	a.Do(apitest.As(
+		mine, "DELETE", "/api/v1/keys/01890a5d-ac96-774b-bcce-b302099a8057", `{"currentPassword":"correct horse"}`,
+	)).Want(404)
+	a.Do(apitest.As(
+		mine, "PATCH", "/api/v1/admin/settings", `{"trashDays":7,"currentPassword":"correct horse"}`,
+	)).Want(200)
 	for range limit.GuessesFrom {
 		key(`"wrong horse"`)
 	}
@@ -193,7 +208,10 @@ func TestCurrentPasswordConfirms(t *testing.T) {
 	b := apitest.Start(t)
 	none := b.SessionCookie() + "=" + b.Session()
 	b.Clock.Advance(people.RecentTime)
-	is.Equal(b.Do(apitest.As(none, "POST", "/api/v1/keys", `{"name":"x","currentPassword":""}`)).Want(403).Code(), "recent_sign_in_required")
+	is.Equal(
+		b.Do(apitest.As(none, "POST", "/api/v1/keys", `{"name":"x","currentPassword":""}`)).Want(403).Code(),
+		"recent_sign_in_required",
+	)
 }
 
 // The page that connects a device asks who uses the browser, in place, and goes on with the code filled in.
@@ -204,7 +222,9 @@ func TestDevicePageConfirms(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	mine := a.Enter("ann", "correct horse")
 	a.Clock.Advance(people.RecentTime)
-	asked := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"phone"}`}).Want(200)
+	asked := a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"phone"}`,
+	}).Want(200)
 	page := "/device?user_code=" + asked.Text("user_code")
 	post := func(path, form string) *apitest.Answer {
 		q := apitest.As(mine, "POST", path, form)
@@ -293,7 +313,9 @@ func TestSilentSignIn(t *testing.T) {
 	change(b).Want(201)
 
 	b = newIDPBrowser(a, p)
-	b.send(apitest.Request{Method: "GET", Path: "/login", Anyone: true, Header: http.Header{"Remote-User": {"ann"}}}).Want(303)
+	b.send(apitest.Request{
+		Method: "GET", Path: "/login", Anyone: true, Header: http.Header{"Remote-User": {"ann"}},
+	}).Want(303)
 	refused(b)
 	b.own("POST", "/api/v1/auth/confirm", `{"password":"correct horse"}`).Want(200)
 	change(b).Want(201)

@@ -24,10 +24,17 @@ func TestResetLogin(t *testing.T) {
 	a.Post("/api/v1/admin/users/01890a5d-ac96-774b-bcce-b302099a8057/reset-login", nil).Want(404)
 	link := strings.TrimPrefix(a.Post(path, nil).Want(200).Text("url"), "https://kist.example.org")
 	a.Do(apitest.As(cookie, "GET", "/api/v1/me", nil)).Want(401)
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`}).Want(401)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`,
+	}).Want(401)
 	post := func(path, password, repeat, site string) *apitest.Answer {
-		h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", site, "Accept", "text/html")
-		return a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(url.Values{"password": {password}, "repeat": {repeat}}.Encode())})
+		h := apitest.WithHeader(
+			"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", site, "Accept", "text/html",
+		)
+		return a.Do(apitest.Request{
+			Method: "POST", Path: path, Anyone: true, Header: h,
+			Body: strings.NewReader(url.Values{"password": {password}, "repeat": {repeat}}.Encode()),
+		})
 	}
 	page := a.Visit(link, "Accept", "text/html").Want(200)
 	is.True(strings.Contains(string(page.Body), "bob"))

@@ -26,8 +26,10 @@ var revocations = map[string]struct {
 	do   func(a *apitest.App, user, key string)
 	code string
 }{
-	"key removed":  {func(a *apitest.App, _, key string) { a.Delete("/api/v1/keys/" + key).Want(200) }, "unknown_key"},
-	"key disabled": {func(a *apitest.App, _, key string) { a.Patch("/api/v1/keys/"+key, `{"disabled":true}`).Want(200) }, "key_disabled"},
+	"key removed": {func(a *apitest.App, _, key string) { a.Delete("/api/v1/keys/" + key).Want(200) }, "unknown_key"},
+	"key disabled": {func(a *apitest.App, _, key string) {
+		a.Patch("/api/v1/keys/"+key, `{"disabled":true}`).Want(200)
+	}, "key_disabled"},
 	"account disabled": {func(a *apitest.App, user, _ string) {
 		a.Patch("/api/v1/admin/users/"+user, `{"disabled":true}`).Want(200)
 	}, "user_disabled"},
@@ -112,9 +114,15 @@ func TestRevokedWhileUploading(t *testing.T) {
 			a := apitest.Start(t)
 			u, works, other, id := twoKeys(a)
 			at := works.Begin(len(content))
-			last := allButLast(works, "PATCH", at, content, apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0"))
+			last := allButLast(
+				works, "PATCH", at, content,
+				apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0"),
+			)
 			part := filepath.Join(a.Server.Store.Dir(), "cache", "uploads", "parts", at[len(upload.TusPath)+1:])
-			apitest.Eventually(t, "the piece is not being taken", func() bool { info, err := os.Stat(part); return err == nil && info.Size() > 0 })
+			apitest.Eventually(t, "the piece is not being taken", func() bool {
+				info, err := os.Stat(part)
+				return err == nil && info.Size() > 0
+			})
 			if of.code == "user_disabled" {
 				other = a
 			}
@@ -172,7 +180,8 @@ func TestRevokedWhileFetching(t *testing.T) {
 			is.Equal(<-asked, "/runs")
 			revocations[name].do(other, "", id)
 			close(on)
-			const revoked = "The API key or browser that asked for this was revoked, turned off or signed out. Try again to fetch it in your own name."
+			const revoked = "The API key or browser that asked for this was revoked, turned off or signed out. Try again to " +
+				"fetch it in your own name."
 			is.Equal(other.StateOf(runs, "failed").Text("data.error"), revoked)
 			stop()
 
@@ -217,10 +226,14 @@ func TestFetchAfterSession(t *testing.T) {
 			apitest.Login(a, "", "ann", "correct horse", "Cookie", cookie).Want(200)
 		}, "done"},
 		"new password": {func(a *apitest.App, cookie, _ string) {
-			a.Do(apitest.As(cookie, "PATCH", "/api/v1/me", `{"password":"staple battery","currentPassword":"correct horse"}`)).Want(200)
+			a.Do(apitest.As(
+				cookie, "PATCH", "/api/v1/me", `{"password":"staple battery","currentPassword":"correct horse"}`,
+			)).Want(200)
 		}, "done"},
 		"new password elsewhere": {func(a *apitest.App, _, other string) {
-			a.Do(apitest.As(other, "PATCH", "/api/v1/me", `{"password":"staple battery","currentPassword":"correct horse"}`)).Want(200)
+			a.Do(apitest.As(
+				other, "PATCH", "/api/v1/me", `{"password":"staple battery","currentPassword":"correct horse"}`,
+			)).Want(200)
 		}, "failed"},
 		"revoked": {func(a *apitest.App, _, other string) {
 			a.Do(apitest.As(other, "DELETE", "/api/v1/me/sessions", nil)).Want(200)
@@ -231,10 +244,14 @@ func TestFetchAfterSession(t *testing.T) {
 			is := is.New(t)
 			a := apitest.Start(t)
 			a.WithPassword(a.User, "correct horse")
-			target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
+			target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "content")
+			}))
 			t.Cleanup(target.Close)
 			cookie, other := a.Enter("ann", "correct horse"), a.Enter("ann", "correct horse")
-			at := apitest.RemoteAt + "/" + a.Do(apitest.As(cookie, "POST", apitest.RemoteAt, map[string]any{"url": target.URL + "/a"})).Want(202).Text("jobs.0.id")
+			at := apitest.RemoteAt + "/" + a.Do(apitest.As(
+				cookie, "POST", apitest.RemoteAt, map[string]any{"url": target.URL + "/a"},
+			)).Want(202).Text("jobs.0.id")
 			row.end(a, cookie, other)
 			a.Fetching(t)
 			got := a.StateOf(at, row.state).Text("data.error")

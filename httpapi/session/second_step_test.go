@@ -67,7 +67,8 @@ func TestSecondStep(t *testing.T) {
 	}
 	ticket := ask()
 	step(a, here, ticket, map[string]string{}).Want(401)
-	is.Equal(step(a, here, ticket, map[string]string{"code": code(-1)}).Want(401).Code(), "wrong_second_factor") // it turned the codes on
+	// it turned the codes on
+	is.Equal(step(a, here, ticket, map[string]string{"code": code(-1)}).Want(401).Code(), "wrong_second_factor")
 	is.Equal(step(a, "198.51.100.1", ticket, map[string]string{"code": code(0)}).Want(401).Code(), "ticket_ended")
 	is.Equal(step(a, here, ticket+"A", map[string]string{"code": code(0)}).Want(401).Code(), "ticket_ended")
 	is.Equal(step(a, here, "", map[string]string{"code": code(0)}).Want(422).Code(), "invalid_fields")
@@ -220,8 +221,12 @@ func TestSecondStepForm(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	code, recovery := a.CodesOn(apitest.Login(a, "192.0.2.7", "ann", "correct horse").Want(200).CookieOf(apitest.SessionName))
 	post := func(path string, values url.Values) *apitest.Answer {
-		h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html")
-		return a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
+		h := apitest.WithHeader(
+			"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html",
+		)
+		return a.Do(apitest.Request{
+			Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(values.Encode()),
+		})
 	}
 	ask := func() string {
 		t.Helper()

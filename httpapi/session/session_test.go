@@ -30,7 +30,10 @@ func TestSignIn(t *testing.T) {
 	a := apitest.Start(t)
 	a.WithPassword(a.User, "correct horse")
 	login := func(name, password string) *apitest.Answer {
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password}})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/login", Anyone: true,
+			JSON: map[string]string{"username": name, "password": password},
+		})
 	}
 	got := login("ann", "wrong horse").Want(401)
 	is.Equal(got.Text("code"), "wrong_login")
@@ -41,7 +44,9 @@ func TestSignIn(t *testing.T) {
 	got = login("Ann", "correct horse").Want(200)
 	is.Equal(got.Text("data.username"), "ann")
 	cookie := got.Header.Get("Set-Cookie")
-	for _, part := range []string{apitest.SessionName + "=kist_", "Path=/", "Max-Age=2592000", "HttpOnly", "Secure", "SameSite=Lax"} {
+	for _, part := range []string{
+		apitest.SessionName + "=kist_", "Path=/", "Max-Age=2592000", "HttpOnly", "Secure", "SameSite=Lax",
+	} {
 		is.True(strings.Contains(cookie, part))
 	}
 	mine := got.CookieOf(apitest.SessionName)
@@ -52,7 +57,9 @@ func TestSignIn(t *testing.T) {
 	is.True(!strings.Contains(a.Logged.String(), strings.TrimPrefix(mine, apitest.SessionName+"=")))
 
 	// The secret is no API key, and a bad key beside a good cookie is refused.
-	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: strings.TrimPrefix(mine, apitest.SessionName+"=")}).Want(401)
+	a.Do(apitest.Request{
+		Method: "GET", Path: "/api/v1/me", Key: strings.TrimPrefix(mine, apitest.SessionName+"="),
+	}).Want(401)
 	q := apitest.As(mine, "GET", "/api/v1/me", nil)
 	q.Header.Set("X-Api-Key", "kist_bad")
 	a.Do(q).Want(401)
@@ -78,7 +85,9 @@ func TestSignIn(t *testing.T) {
 
 	// A new password ends all others and gives this browser a new session.
 	other = a.Enter("ann", "correct horse")
-	got = a.Do(apitest.As(next, "PATCH", "/api/v1/me", map[string]string{"password": "battery staple", "currentPassword": "correct horse"})).Want(200)
+	got = a.Do(apitest.As(
+		next, "PATCH", "/api/v1/me", map[string]string{"password": "battery staple", "currentPassword": "correct horse"},
+	)).Want(200)
 	again := got.CookieOf(apitest.SessionName)
 	a.Do(apitest.As(next, "GET", "/api/v1/me", nil)).Want(401)
 	a.Do(apitest.As(other, "GET", "/api/v1/me", nil)).Want(401)
@@ -132,7 +141,9 @@ func TestCrossOrigin(t *testing.T) {
 		})
 	}
 	h := http.Header{"Cookie": {cookie}, "Origin": {"https://kist.example.org"}} // a proxy has changed the Host
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"c"}`, Anyone: true, Header: h}).Want(201)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"c"}`, Anyone: true, Header: h,
+	}).Want(201)
 	a.Do(apitest.As(cookie, "GET", "/api/v1/me", nil)).Want(200)
 }
 
@@ -161,7 +172,9 @@ func TestSessionOfAUser(t *testing.T) {
 		return people.SaveUser(tx, u)
 	}))
 	a.Do(apitest.As(cookie, "GET", "/api/v1/me", nil)).Want(401)
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`}).Want(401)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`,
+	}).Want(401)
 }
 
 // Passwords cannot be tried out, whether the name is there or not.
@@ -171,7 +184,10 @@ func TestSignInThrottle(t *testing.T) {
 	a := apitest.Start(t)
 	a.WithPassword(a.User, "correct horse")
 	try := func(name, password string) *apitest.Answer {
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password}})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/login", Anyone: true,
+			JSON: map[string]string{"username": name, "password": password},
+		})
 	}
 	for _, name := range []string{"ann", "nobody"} {
 		for range limit.GuessesFrom {
@@ -196,7 +212,9 @@ func TestSignInPages(t *testing.T) {
 		if cookie != "" {
 			h.Set("Cookie", cookie)
 		}
-		return a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(values.Encode()),
+		})
 	}
 	for next, to := range map[string]string{
 		"/files?x=1": "/files?x=1", "/device?user_code=BCDF-GHJK": "/device?user_code=BCDF-GHJK", "": "/",
@@ -214,7 +232,10 @@ func TestSignInPages(t *testing.T) {
 	is.Equal(a.Do(apitest.As(cookie, "GET", "/login?next=/files", nil)).Want(303).Header.Get("Location"), "/files")
 	got = post("/logout", cookie, nil).Want(303)
 	is.Equal(got.CookieOf(apitest.SessionName), "")
-	is.Equal(a.Do(apitest.As(cookie, "GET", "/device?user_code=bcdfghjk", nil)).Want(303).Header.Get("Location"), "/login?next=%2Fdevice%3Fuser_code%3DBCDF-GHJK")
+	is.Equal(
+		a.Do(apitest.As(cookie, "GET", "/device?user_code=bcdfghjk", nil)).Want(303).Header.Get("Location"),
+		"/login?next=%2Fdevice%3Fuser_code%3DBCDF-GHJK",
+	)
 }
 
 // Clients that are known by an id are shown by their name: where they ask, once
@@ -230,15 +251,26 @@ func TestDeviceNames(t *testing.T) {
 			a := apitest.Start(t)
 			a.WithPassword(a.User, "correct horse")
 			cookie := a.Enter("ann", "correct horse")
-			got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: map[string]string{"extension_id": id}}).Want(200)
-			page := html.UnescapeString(string(a.Do(apitest.As(cookie, "GET", "/device?user_code="+got.Text("user_code"), nil)).Want(200).Body))
+			got := a.Do(apitest.Request{
+				Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: map[string]string{"extension_id": id},
+			}).Want(200)
+			page := html.UnescapeString(string(a.Do(apitest.As(
+				cookie, "GET", "/device?user_code="+got.Text("user_code"), nil,
+			)).Want(200).Body))
 			is.True(strings.Contains(page, name))
 			is.Equal(strings.Contains(page, id), id == name)
-			h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
+			h := http.Header{
+				"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie},
+			}
 			form := url.Values{"user_code": {got.Text("user_code")}, "action": {"approve"}}
-			done := a.Do(apitest.Request{Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(form.Encode())}).Want(200)
+			done := a.Do(apitest.Request{
+				Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(form.Encode()),
+			}).Want(200)
 			is.True(strings.Contains(html.UnescapeString(string(done.Body)), name+" is connected to your account."))
-			key := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}}).Want(200)
+			key := a.Do(apitest.Request{
+				Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true,
+				JSON: map[string]string{"device_code": got.Text("device_code")},
+			}).Want(200)
 			is.True(key.Text("api_key") != "")
 			keys := a.Do(apitest.As(cookie, "GET", "/api/v1/keys", nil)).Want(200)
 			var shown []string
@@ -259,8 +291,12 @@ func TestDeviceFlow(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	cookie := a.Enter("ann", "correct horse")
 	begin := func() *apitest.Answer {
-		got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"kist <b>extension"}`}).Want(200)
-		for _, name := range []string{"device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"} {
+		got := a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"kist <b>extension"}`,
+		}).Want(200)
+		for _, name := range []string{
+			"device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval",
+		} {
 			is.True(got.At(name) != nil)
 		}
 		is.Equal(got.At("expires_in"), 600.0)
@@ -281,15 +317,23 @@ func TestDeviceFlow(t *testing.T) {
 	}
 	is.True(patient.Every >= 10)
 
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/verify", JSON: map[string]string{"user_code": code, "action": "approve"}}).Want(403) // no API key decides
+	// no API key decides
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/device/verify", JSON: map[string]string{"user_code": code, "action": "approve"},
+	}).Want(403)
 	page := a.Do(apitest.As(cookie, "GET", "/device?user_code="+strings.ToLower(code), nil)).Want(200)
 	is.True(strings.Contains(string(page.Body), "kist &lt;b&gt;extension"))
 	is.True(strings.Contains(string(page.Body), code))
 	is.True(strings.Contains(string(page.Body), "127.0.0.1"))
 	_, done := impatient.Poll(secret)
 	is.True(!done) // looking approves nothing
-	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
-	a.Do(apitest.Request{Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(url.Values{"user_code": {code}, "action": {"approve"}}.Encode())}).Want(200)
+	h := http.Header{
+		"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie},
+	}
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/device", Anyone: true, Header: h,
+		Body: strings.NewReader(url.Values{"user_code": {code}, "action": {"approve"}}.Encode()),
+	}).Want(200)
 
 	var wg sync.WaitGroup
 	keys := make(chan string, 10)
@@ -307,23 +351,49 @@ func TestDeviceFlow(t *testing.T) {
 	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Key: key, JSON: `{"content":"c"}`}).Want(201)
 	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/keys", Key: key}).Want(403)
 	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me/sessions", Key: key}).Want(403)
-	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}}).Want(400).Text("error"), "invalid_grant")
+	is.Equal(
+		a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret},
+		}).Want(400).Text("error"),
+		"invalid_grant",
+	)
 
 	got = begin()
-	a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.Text("user_code"), "action": "deny"})).Want(200)
-	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}}).Want(400).Text("error"), "access_denied")
+	a.Do(apitest.As(
+		cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.Text("user_code"), "action": "deny"},
+	)).Want(200)
+	is.Equal(
+		a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true,
+			JSON: map[string]string{"device_code": got.Text("device_code")},
+		}).Want(400).Text("error"),
+		"access_denied",
+	)
 	got = begin()
 	a.Clock.Advance(people.DeviceTime)
-	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}}).Want(400).Text("error"), "expired_token")
+	is.Equal(
+		a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true,
+			JSON: map[string]string{"device_code": got.Text("device_code")},
+		}).Want(400).Text("error"),
+		"expired_token",
+	)
 	cookie = a.Enter("ann", "correct horse") // who approves has signed in within the last ten minutes
 	a.Do(apitest.As(cookie, "GET", "/device?user_code="+got.Text("user_code"), nil)).Want(404)
 
 	a.Clock.Advance(limit.GuessWindow) // wrong codes cannot be tried out
 	cookie = a.Enter("ann", "correct horse")
 	for range limit.GuessesFrom {
-		a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).Want(404)
+		a.Do(apitest.As(
+			cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`,
+		)).Want(404)
 	}
-	is.Equal(a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).Want(429).Text("error"), "Too many wrong codes. Try again in 5 minutes.")
+	is.Equal(
+		a.Do(apitest.As(
+			cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`,
+		)).Want(429).Text("error"),
+		"Too many wrong codes. Try again in 5 minutes.",
+	)
 }
 
 // The page says where a device asks from, as far as that is known.
@@ -362,7 +432,9 @@ func TestDeviceFlowBusy(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	ask := func() *apitest.Answer {
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`,
+		})
 	}
 	begun := time.Now()
 	for range 5 {
@@ -388,13 +460,20 @@ func TestDeviceFlowOff(t *testing.T) {
 	cookie := a.Enter("ann", "correct horse")
 	me := "/api/v1/admin/users/" + a.User.ID.String()
 	authorize := func() *apitest.Answer {
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`,
+		})
 	}
 	verify := func(code, action string) *apitest.Answer {
-		return a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": action}))
+		return a.Do(apitest.As(
+			cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": action},
+		))
 	}
 	poll := func(got *apitest.Answer) *apitest.Answer {
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true,
+			JSON: map[string]string{"device_code": got.Text("device_code")},
+		})
 	}
 	for _, path := range []string{"/api/v1/admin/settings", me} {
 		cookie = a.Enter("ann", "correct horse")
@@ -405,9 +484,13 @@ func TestDeviceFlowOff(t *testing.T) {
 		is.Equal(got.Text("error"), "access_denied")
 		is.True(got.Text("error_description") != "")
 		is.Equal(verify(waits.Text("user_code"), "approve").Want(403).Text("code"), "api_tokens_disabled")
-		h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
+		h := http.Header{
+			"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie},
+		}
 		form := url.Values{"user_code": {waits.Text("user_code")}, "action": {"approve"}}
-		page := a.Do(apitest.Request{Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(form.Encode())}).Want(403)
+		page := a.Do(apitest.Request{
+			Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(form.Encode()),
+		}).Want(403)
 		is.True(strings.Contains(string(page.Body), "API keys are turned off."))
 		if path == me { // nothing was decided
 			is.Equal(poll(waits).Want(400).Text("error"), "authorization_pending")
@@ -462,11 +545,16 @@ func TestDeviceAnswers(t *testing.T) {
 	refused(got, 400, "slow_down")
 	is.Equal(got.At("interval"), 10.0)
 
-	a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": "approve"})).Want(200)
+	a.Do(apitest.As(
+		cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": "approve"},
+	)).Want(200)
 	got = poll(secret).Want(200)
 	key := got.Text("api_key")
 	is.True(strings.HasPrefix(key, "kist_"))
-	is.Equal(apitest.Parse(t, string(got.Body)), map[string]any{"token_type": "ApiKey", "api_key": key, "expires_in": 2592000.0, "interval": 5.0})
+	is.Equal(
+		apitest.Parse(t, string(got.Body)),
+		map[string]any{"token_type": "ApiKey", "api_key": key, "expires_in": 2592000.0, "interval": 5.0},
+	)
 	refused(poll(secret), 400, "invalid_grant")
 	made := a.Do(apitest.As(cookie, "GET", "/api/v1/keys", nil)).Want(200).Object("data.0")
 	is.Equal(made["name"], "kist extension")
@@ -488,16 +576,22 @@ func TestDeviceFlowBadRequests(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	for path, bodies := range map[string][]string{
-		"authorize": {`{}`, `{"extension_id":""}`, `{"extension_id":7}`, `{"extension_id":"` + strings.Repeat("x", 129) + `"}`, `{`, `[]`},
-		"token":     {`{}`, `{"device_code":""}`, `{"device_code":"` + strings.Repeat("x", 257) + `"}`, `{`},
+		"authorize": {
+			`{}`, `{"extension_id":""}`, `{"extension_id":7}`, `{"extension_id":"` + strings.Repeat("x", 129) + `"}`, `{`, `[]`,
+		},
+		"token": {`{}`, `{"device_code":""}`, `{"device_code":"` + strings.Repeat("x", 257) + `"}`, `{`},
 	} {
 		for _, body := range bodies {
-			got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/" + path, Anyone: true, JSON: body, Raw: true}).Want(400)
+			got := a.Do(apitest.Request{
+				Method: "POST", Path: "/api/v1/auth/device/" + path, Anyone: true, JSON: body, Raw: true,
+			}).Want(400)
 			is.Equal(got.Text("error"), "invalid_request")
 			is.True(got.Text("error_description") != "")
 		}
 	}
-	got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{}`, Raw: true})
+	got := a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{}`, Raw: true,
+	})
 	is.True(strings.Contains(got.Text("error_description"), "xtension_id is required."))
 }
 
@@ -520,8 +614,13 @@ func TestDeviceRevoke(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	cookie := a.Enter("ann", "correct horse")
 	connect := func() string {
-		got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"kist extension"}`}).Want(200)
-		a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.Text("user_code"), "action": "approve"})).Want(200)
+		got := a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"kist extension"}`,
+		}).Want(200)
+		a.Do(apitest.As(
+			cookie, "POST", "/api/v1/auth/device/verify",
+			map[string]string{"user_code": got.Text("user_code"), "action": "approve"},
+		)).Want(200)
 		key, _ := apitest.Extension{A: a}.Poll(got.Text("device_code"))
 		return key
 	}
@@ -531,7 +630,8 @@ func TestDeviceRevoke(t *testing.T) {
 	a.As(one).Get("/api/v1/notes").Want(401)
 	a.Do(apitest.Request{Method: "POST", Path: path, Key: one}).Want(401)
 	a.As(two).Get("/api/v1/notes").Want(200)
-	is.Equal(a.Do(apitest.Request{Method: "POST", Path: path}).Want(403).Text("code"), "no_device") // a key that was made by hand
+	// a key that was made by hand
+	is.Equal(a.Do(apitest.Request{Method: "POST", Path: path}).Want(403).Text("code"), "no_device")
 	a.Get("/api/v1/notes").Want(200)
 	a.Do(apitest.As(cookie, "POST", path, nil)).Want(403) // nor a session
 	a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true}).Want(401)

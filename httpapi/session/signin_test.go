@@ -43,7 +43,9 @@ func solvedChallenge(t testing.TB, c captcha.Challenge) string {
 	t.Helper()
 	for n := int64(0); n <= c.MaxNumber; n++ {
 		if captcha.Solution(c.Salt, n) == c.Challenge {
-			b, err := json.Marshal(map[string]any{"algorithm": c.Algorithm, "challenge": c.Challenge, "number": n, "salt": c.Salt, "signature": c.Signature})
+			b, err := json.Marshal(map[string]any{
+				"algorithm": c.Algorithm, "challenge": c.Challenge, "number": n, "salt": c.Salt, "signature": c.Signature,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +77,8 @@ func TestSignInGuessesOfNetwork(t *testing.T) {
 	for i := range limit.GuessesOfAll - 1 {
 		apitest.Login(a, "2001:db8::"+strconv.Itoa(i+1), fmt.Sprint("nobody", i), "wrong horse").Want(401)
 	}
-	a.Send("GET", "/x/locked", "X-Share-Password", "wrong", "X-Forwarded-For", "2001:db8::ffff").Want(401) // items count too
+	// items count too
+	a.Send("GET", "/x/locked", "X-Share-Password", "wrong", "X-Forwarded-For", "2001:db8::ffff").Want(401)
 	got := apitest.Login(a, "2001:db8::1", "one-more", "wrong horse").Want(429)
 	is.Equal(got.Code(), "too_many_guesses")
 	is.True(retryAfter(got) > 200*time.Second)
@@ -135,8 +138,13 @@ func TestSignInProofForm(t *testing.T) {
 		a.Guessed(fmt.Sprint(i), "login:ann")
 	}
 	post := func(values url.Values) *apitest.Answer {
-		h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "X-Forwarded-For", "203.0.113.5")
-		return a.Do(apitest.Request{Method: "POST", Path: "/login", Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
+		h := apitest.WithHeader(
+			"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "X-Forwarded-For",
+			"203.0.113.5",
+		)
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/login", Anyone: true, Header: h, Body: strings.NewReader(values.Encode()),
+		})
 	}
 	got := post(url.Values{"username": {"ann"}, "password": {"correct horse"}, "next": {"/files"}}).Want(400)
 	is.True(strings.Contains(string(got.Body), "Turn it on, or try again in 5 minutes."))
@@ -144,7 +152,12 @@ func TestSignInProofForm(t *testing.T) {
 	is.True(strings.Contains(got.Header.Get("Content-Security-Policy"), "worker-src 'self'"))
 	is.True(retryAfter(got) <= limit.GuessWindow)
 	token := solvedChallenge(t, a.Server.Challenges.Challenge(a.Server.Store.Now()))
-	is.Equal(post(url.Values{"username": {"ann"}, "password": {"correct horse"}, "next": {"/files"}, "captcha": {token}}).Want(303).Header.Get("Location"), "/files")
+	is.Equal(
+		post(url.Values{
+			"username": {"ann"}, "password": {"correct horse"}, "next": {"/files"}, "captcha": {token},
+		}).Want(303).Header.Get("Location"),
+		"/files",
+	)
 
 	for range limit.GuessesFrom {
 		a.Guessed("203.0.113.5/32", "login:bob")
@@ -166,7 +179,9 @@ func TestDeviceCookie(t *testing.T) {
 	got := apitest.Login(a, "192.0.2.7", "ann", "correct horse").Want(200)
 	device := got.CookieOf("__Host-kist_device")
 	set := strings.Join(got.Header.Values("Set-Cookie"), "\n")
-	for _, part := range []string{"__Host-kist_device=", "Max-Age=31536000", "HttpOnly", "Secure", "SameSite=Lax", "Path=/"} {
+	for _, part := range []string{
+		"__Host-kist_device=", "Max-Age=31536000", "HttpOnly", "Secure", "SameSite=Lax", "Path=/",
+	} {
 		is.True(strings.Contains(set[strings.Index(set, "__Host-kist_device"):], part))
 	}
 	for range limit.GuessesFrom {
@@ -178,7 +193,10 @@ func TestDeviceCookie(t *testing.T) {
 	apitest.Login(a, "192.0.2.7", "bob", "correct horse", "Cookie", device).Want(429) // it is ann's
 	forged := []byte(device)
 	forged[len(forged)-1] ^= 4
-	for _, bad := range []string{string(forged), device[:len(device)-1], "__Host-kist_device=", "__Host-kist_device=AAAA", "kist_device=" + device[len("__Host-kist_device="):]} {
+	for _, bad := range []string{
+		string(forged), device[:len(device)-1], "__Host-kist_device=", "__Host-kist_device=AAAA",
+		"kist_device=" + device[len("__Host-kist_device="):],
+	} {
 		apitest.Login(a, "192.0.2.7", "ann", "correct horse", "Cookie", bad).Want(429)
 	}
 	for range limit.GuessesOnDevice {
@@ -210,24 +228,40 @@ func TestCommonPasswords(t *testing.T) {
 	a := apitest.Start(t)
 	a.WithPassword(a.User, "trustno1")
 	cookie := a.Enter("ann", "trustno1")
-	const common, named = "is one of the most common passwords. Choose another", "is easy to guess: repeats, rows such as 1234 or qwerty, and the names of user and server count as one character. Choose another"
+	const common, named = "is one of the most common passwords. Choose another", "is easy to guess: repeats, rows such " +
+		"as 1234 or qwerty, and the names of user and server count as one character. Choose another"
 	for password, why := range map[string]string{"Iloveyou": common, "annann4711": named, "kist 4711": named} {
-		got := a.Do(apitest.As(cookie, "PATCH", "/api/v1/me", map[string]string{"password": password, "currentPassword": "trustno1"})).Want(422)
+		got := a.Do(apitest.As(
+			cookie, "PATCH", "/api/v1/me", map[string]string{"password": password, "currentPassword": "trustno1"},
+		)).Want(422)
 		is.Equal(got.Text("fields.password"), why)
 		got = a.Patch("/api/v1/admin/users/"+a.User.ID.String(), map[string]string{"password": password}).Want(422)
 		is.Equal(got.Text("fields.password"), why)
-		got = a.Do(apitest.Request{Method: "POST", Path: "/api/v1/admin/users", JSON: map[string]string{"username": "ANNANN", "password": password}}).Want(422)
+		got = a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/admin/users", JSON: map[string]string{"username": "ANNANN", "password": password},
+		}).Want(422)
 		is.Equal(got.Text("fields.password"), why)
 	}
-	a.Patch("/api/v1/admin/users/"+a.User.ID.String(), map[string]string{"username": "bea", "password": "annann4711"}).Want(200)
-	a.Patch("/api/v1/admin/users/"+a.User.ID.String(), map[string]string{"username": "annann", "password": "annann4711"}).Want(422)
+	a.Patch(
+		"/api/v1/admin/users/"+a.User.ID.String(), map[string]string{"username": "bea", "password": "annann4711"},
+	).Want(200)
+	a.Patch(
+		"/api/v1/admin/users/"+a.User.ID.String(), map[string]string{"username": "annann", "password": "annann4711"},
+	).Want(422)
 
 	post := func(a *apitest.App, path, password string) *apitest.Answer {
-		h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html")
+		h := apitest.WithHeader(
+			"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html",
+		)
 		form := url.Values{"username": {"bea"}, "password": {password}, "repeat": {password}}
-		return a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(form.Encode())})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(form.Encode()),
+		})
 	}
-	reset := strings.TrimPrefix(a.Post("/api/v1/admin/users/"+a.User.ID.String()+"/reset-login", nil).Want(200).Text("url"), "https://kist.example.org")
+	reset := strings.TrimPrefix(
+		a.Post("/api/v1/admin/users/"+a.User.ID.String()+"/reset-login", nil).Want(200).Text("url"),
+		"https://kist.example.org",
+	)
 	empty, token := apitest.StartEmpty(t), ""
 	a.NoErr(empty.Server.Store.Update(func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err }))
 	for _, password := range []string{"Iloveyou", "Beatrice!"} {
@@ -247,8 +281,10 @@ func TestNewPasswordRevokes(t *testing.T) {
 		gone   []string
 	}{
 		"absent": {nil, []string{"phone", "tablet"}},
-		"named":  {func(ids map[string]string) any { return []string{ids["phone"], ids["laptop"]} }, []string{"phone", "laptop"}},
-		"none":   {func(map[string]string) any { return []string{} }, nil},
+		"named": {func(ids map[string]string) any {
+			return []string{ids["phone"], ids["laptop"]}
+		}, []string{"phone", "laptop"}},
+		"none": {func(map[string]string) any { return []string{} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -258,7 +294,9 @@ func TestNewPasswordRevokes(t *testing.T) {
 			secrets, ids := map[string]string{}, map[string]string{}
 			for name, device := range map[string]string{"phone": "kist-extension", "tablet": "kist-extension", "laptop": ""} {
 				a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
-					k, secret, err := people.AddKey(tx, people.Key{Owner: a.User.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeAll}})
+					k, secret, err := people.AddKey(
+						tx, people.Key{Owner: a.User.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeAll}},
+					)
 					if err == nil {
 						secrets[name], ids[name] = secret, k.ID.String()
 					}
@@ -269,7 +307,12 @@ func TestNewPasswordRevokes(t *testing.T) {
 			if c.revoke != nil {
 				form["revoke"] = c.revoke(ids)
 			}
-			is.Equal(a.Do(apitest.As(cookie, "PATCH", "/api/v1/me", map[string]any{"displayName": "A", "revoke": []string{}})).Want(422).Text("fields.revoke"), "can only be given together with a new password")
+			is.Equal(
+				a.Do(apitest.As(
+					cookie, "PATCH", "/api/v1/me", map[string]any{"displayName": "A", "revoke": []string{}},
+				)).Want(422).Text("fields.revoke"),
+				"can only be given together with a new password",
+			)
 			again := a.Do(apitest.As(cookie, "PATCH", "/api/v1/me", form)).Want(200).CookieOf(apitest.SessionName)
 			a.Do(apitest.As(again, "GET", "/api/v1/me", nil)).Want(200)
 			a.Do(apitest.As(other, "GET", "/api/v1/me", nil)).Want(401)
@@ -293,8 +336,10 @@ func TestPasswordResetRevokes(t *testing.T) {
 		gone   []string
 	}{
 		"absent": {nil, []string{"phone", "tablet"}},
-		"named":  {func(ids map[string]string) any { return []string{ids["phone"], ids["laptop"], ids["other"]} }, []string{"phone", "laptop"}},
-		"none":   {func(map[string]string) any { return []string{} }, nil},
+		"named": {func(ids map[string]string) any {
+			return []string{ids["phone"], ids["laptop"], ids["other"]}
+		}, []string{"phone", "laptop"}},
+		"none": {func(map[string]string) any { return []string{} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -306,7 +351,9 @@ func TestPasswordResetRevokes(t *testing.T) {
 			secrets, ids := map[string]string{}, map[string]string{}
 			add := func(owner *people.User, name, device string) {
 				a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
-					k, secret, err := people.AddKey(tx, people.Key{Owner: owner.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeAll}})
+					k, secret, err := people.AddKey(
+						tx, people.Key{Owner: owner.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeAll}},
+					)
 					if err == nil {
 						secrets[name], ids[name] = secret, k.ID.String()
 					}
@@ -318,7 +365,10 @@ func TestPasswordResetRevokes(t *testing.T) {
 			add(bob, "laptop", "")
 			add(a.User, "other", "kist-extension")
 			path := "/api/v1/admin/users/" + bob.ID.String()
-			is.Equal(a.Patch(path, map[string]any{"displayName": "B", "revoke": []string{}}).Want(422).Text("fields.revoke"), "can only be given together with a new password")
+			is.Equal(
+				a.Patch(path, map[string]any{"displayName": "B", "revoke": []string{}}).Want(422).Text("fields.revoke"),
+				"can only be given together with a new password",
+			)
 			for _, secret := range secrets {
 				a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes", Key: secret}).Want(200)
 			}
@@ -365,7 +415,9 @@ func TestUploadKeySeesItsOwn(t *testing.T) {
 	mine, other, reader := a.As(a.AddKey(bob, people.ScopeUpload)), a.As(a.AddKey(bob, people.ScopeUpload)), a.As(a.AddKey(bob, people.ScopeRead))
 	writer := a.As(a.AddKey(bob, people.ScopeAll))
 
-	id := mine.Post("/api/v1/remote-upload", `{"url":"http://127.0.0.1:1/x"}`).Want(202).At("jobs").([]any)[0].(map[string]any)["id"].(string)
+	id := mine.Post(
+		"/api/v1/remote-upload", `{"url":"http://127.0.0.1:1/x"}`,
+	).Want(202).At("jobs").([]any)[0].(map[string]any)["id"].(string)
 	at := "/api/v1/remote-upload/" + id
 	is.Equal(len(mine.Get("/api/v1/remote-upload").Want(200).At("jobs").([]any)), 1)
 	is.Equal(len(other.Get("/api/v1/remote-upload").Want(200).At("jobs").([]any)), 0)
@@ -377,10 +429,15 @@ func TestUploadKeySeesItsOwn(t *testing.T) {
 	other.Do(apitest.Request{Method: "DELETE", Path: at, Key: other.Key}).Want(404)
 	mine.Patch(at, `{"action":"cancel"}`).Want(200)
 
-	begun := mine.Do(apitest.Request{Method: "POST", Path: upload.TusPath, Key: mine.Key, Header: apitest.WithHeader("Tus-Resumable", web.TusVersion, "Upload-Length", "2"), Raw: true}).Want(201)
+	begun := mine.Do(apitest.Request{
+		Method: "POST", Path: upload.TusPath, Key: mine.Key,
+		Header: apitest.WithHeader("Tus-Resumable", web.TusVersion, "Upload-Length", "2"), Raw: true,
+	}).Want(201)
 	at = strings.TrimPrefix(begun.Header.Get("Location"), "https://kist.example.org")
 	head := func(a *apitest.App) *apitest.Answer {
-		return a.Do(apitest.Request{Method: "HEAD", Path: at, Key: a.Key, Header: apitest.WithHeader("Tus-Resumable", web.TusVersion), Raw: true})
+		return a.Do(apitest.Request{
+			Method: "HEAD", Path: at, Key: a.Key, Header: apitest.WithHeader("Tus-Resumable", web.TusVersion), Raw: true,
+		})
 	}
 	head(mine).Want(200)
 	head(other).Want(404)
@@ -429,7 +486,13 @@ func TestHideAddresses(t *testing.T) {
 		is.Equal(strings.Contains(string(by.Get("/api/v1/remote-upload").Want(200).Body), "10.0.0.5"), shown)
 
 		a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
-			_, err := jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID, URL: "http://nas.example/", Format: jobs.FormatJSON, Events: []jobs.Event{"note.created"}, Enabled: true})
+			_, err := jobs.AddWebhook(
+				tx,
+				jobs.Webhook{
+					Owner: u.ID, URL: "http://nas.example/", Format: jobs.FormatJSON, Events: []jobs.Event{"note.created"},
+					Enabled: true,
+				},
+			)
 			return err
 		}))
 		by.Post("/api/v1/notes", `{"content":"c"}`).Want(201)
@@ -456,7 +519,9 @@ func TestHideAddresses(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	ask := func(a *apitest.App) *apitest.Answer {
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`,
+		})
 	}
 	for name, one := range map[string]struct {
 		fill func(a *apitest.App)
@@ -482,7 +547,10 @@ func TestRetryAfter(t *testing.T) {
 			}
 		}, func(a *apitest.App) *apitest.Answer {
 			h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
-			return a.Do(apitest.Request{Method: "POST", Path: "/login", Anyone: true, Header: h, Body: strings.NewReader("username=ann&password=correct+horse")})
+			return a.Do(apitest.Request{
+				Method: "POST", Path: "/login", Anyone: true, Header: h,
+				Body: strings.NewReader("username=ann&password=correct+horse"),
+			})
 		}},
 		"the password of an item": {func(a *apitest.App) {
 			a.Share("x", "slug", "locked", "password", "secret")
@@ -491,7 +559,9 @@ func TestRetryAfter(t *testing.T) {
 			}
 		}, func(a *apitest.App) *apitest.Answer {
 			h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded")
-			return a.Do(apitest.Request{Method: "POST", Path: "/v/locked", Anyone: true, Header: h, Body: strings.NewReader("password=secret")})
+			return a.Do(apitest.Request{
+				Method: "POST", Path: "/v/locked", Anyone: true, Header: h, Body: strings.NewReader("password=secret"),
+			})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -516,7 +586,9 @@ func TestProofInText(t *testing.T) {
 	a := apitest.Start(t, apitest.BehindProxy)
 	a.Post("/api/v1/notes", `{"title":"t","content":"text","slug":"locked","isPublic":true,"password":"secret"}`).Want(201)
 	guess := func(n int, password string, header ...string) *apitest.Answer {
-		return a.Send("GET", "/x/locked", append([]string{"X-Share-Password", password, "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n)}, header...)...)
+		return a.Send("GET", "/x/locked", append([]string{
+			"X-Share-Password", password, "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n),
+		}, header...)...)
 	}
 	n := 0
 	got := guess(n, "wrong")

@@ -93,8 +93,10 @@ func seedPictures(t testing.TB) map[string][]byte {
 	small := paint(image.NewNRGBA(r))
 	colour := []byte{0x22, 0x11, 0x11}
 	return map[string][]byte{
-		"jpeg":             encodeJPEG(t, small),
-		"jpeg-exif":        withSegments(encodeJPEG(t, small), segment(markAPP1, append([]byte("Exif\x00\x00"), exif(binary.BigEndian, 6)...)...)),
+		"jpeg": encodeJPEG(t, small),
+		"jpeg-exif": withSegments(
+			encodeJPEG(t, small), segment(markAPP1, append([]byte("Exif\x00\x00"), exif(binary.BigEndian, 6)...)...),
+		),
 		"jpeg-progressive": flat{w: 24, h: 16, factors: colour, progressive: true, scans: 3}.file(),
 		"jpeg-cmyk":        flat{w: 24, h: 16, factors: []byte{0x22, 0x11, 0x11, 0x22}, segments: adobe(2)}.file(),
 		"jpeg-rgb":         flat{w: 24, h: 16, factors: []byte{0x11, 0x11, 0x11}, names: "RGB"}.file(),
@@ -103,11 +105,19 @@ func seedPictures(t testing.TB) map[string][]byte {
 		"png-16":           encodePNG(t, paint(image.NewNRGBA64(r))),
 		"png-palette":      encodePNG(t, paint(image.NewPaletted(r, fourColours()))),
 		"png-bomb":         append(pngHead(100_000, 100_000, 8, 6, 1), pngChunk("IDAT", nil)...),
-		"gif":              encodeGIF(t, &gif.GIF{Image: []*image.Paletted{paint(image.NewPaletted(r, fourColours()))}, Delay: []int{0}}),
-		"webp-lossless":    readFile(t, "lossless.webp"),
-		"webp-alpha":       readFile(t, "alpha.webp"),
-		"webp-exif":        riff(vp8x(8, 8, 8), chunk{"VP8L", vp8l(paint(image.NewNRGBA(image.Rect(0, 0, 8, 8))))}, chunk{"EXIF", exif(binary.LittleEndian, 5)}),
-		"webp-bomb":        riff(vp8x(16, 16384, 16384), chunk{"ALPH", []byte{1, 2}}, chunk{"VP8 ", []byte{0x10, 0, 0, 0x9d, 1, 0x2a, 0xff, 0x3f, 0xff, 0x3f, 0, 0}}),
-		"text":             []byte("not a picture"),
+		"gif": encodeGIF(
+			t, &gif.GIF{Image: []*image.Paletted{paint(image.NewPaletted(r, fourColours()))}, Delay: []int{0}},
+		),
+		"webp-lossless": readFile(t, "lossless.webp"),
+		"webp-alpha":    readFile(t, "alpha.webp"),
+		"webp-exif": riff(
+			vp8x(8, 8, 8), chunk{"VP8L", vp8l(paint(image.NewNRGBA(image.Rect(0, 0, 8, 8))))},
+			chunk{"EXIF", exif(binary.LittleEndian, 5)},
+		),
+		"webp-bomb": riff(
+			vp8x(16, 16384, 16384), chunk{"ALPH", []byte{1, 2}},
+			chunk{"VP8 ", []byte{0x10, 0, 0, 0x9d, 1, 0x2a, 0xff, 0x3f, 0xff, 0x3f, 0, 0}},
+		),
+		"text": []byte("not a picture"),
 	}
 }

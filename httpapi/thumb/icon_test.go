@@ -121,7 +121,9 @@ func quarters(w, h int) (index func(x, y int) uint32, colour func(x, y int) uint
 		}
 		return n
 	}
-	return index, func(x, y int) uint32 { return packed(all[index(x, y)]) }, func(x, y int) bool { return index(x, y) == 3 }
+	return index, func(x, y int) uint32 {
+		return packed(all[index(x, y)])
+	}, func(x, y int) bool { return index(x, y) == 3 }
 }
 
 // Every kind of bitmap comes out as it went in.
@@ -132,15 +134,17 @@ func TestICOBitmaps(t *testing.T) {
 		index, colour, blank := quarters(w, h)
 		solid := func(x, y int) uint32 { return colour(x, y) | 0xff<<24 }
 		for name, data := range map[string][]byte{
-			"4":                    bmp(w, h, 4, palette, index, blank),
-			"8":                    bmp(w, h, 8, palette, index, blank),
-			"24":                   bmp(w, h, 24, nil, colour, blank),
-			"32":                   bmp(w, h, 32, nil, colour, nil),
-			"32 and another mask":  bmp(w, h, 32, nil, colour, func(x, y int) bool { return !blank(x, y) }),
-			"32 without alpha":     bmp(w, h, 32, nil, func(x, y int) uint32 { return colour(x, y) &^ (0xff << 24) }, blank),
-			"32 opaque, a mask":    bmp(w, h, 32, nil, solid, nil),
-			"24 without a mask":    bmp(w, h, 24, nil, colour, nil),
-			"1, of the first half": bmp(w, h, 1, palette[:2], func(x, y int) uint32 { return index(x, y) & 1 }, func(_, y int) bool { return y >= h/2 }),
+			"4":                   bmp(w, h, 4, palette, index, blank),
+			"8":                   bmp(w, h, 8, palette, index, blank),
+			"24":                  bmp(w, h, 24, nil, colour, blank),
+			"32":                  bmp(w, h, 32, nil, colour, nil),
+			"32 and another mask": bmp(w, h, 32, nil, colour, func(x, y int) bool { return !blank(x, y) }),
+			"32 without alpha":    bmp(w, h, 32, nil, func(x, y int) uint32 { return colour(x, y) &^ (0xff << 24) }, blank),
+			"32 opaque, a mask":   bmp(w, h, 32, nil, solid, nil),
+			"24 without a mask":   bmp(w, h, 24, nil, colour, nil),
+			"1, of the first half": bmp(w, h, 1, palette[:2], func(x, y int) uint32 {
+				return index(x, y) & 1
+			}, func(_, y int) bool { return y >= h/2 }),
 		} {
 			t.Run(fmt.Sprint(w, "x", h, " ", name), func(t *testing.T) {
 				is := is.New(t)
@@ -209,22 +213,24 @@ func TestNoIcon(t *testing.T) {
 	long := encodeICO(inICO{16, 32, whole})
 	binary.LittleEndian.PutUint32(long[6+8:], 0xffffffff)
 	for name, data := range map[string][]byte{
-		"nothing":                {},
-		"HTML":                   []byte("<!doctype html><title>Not found</title>"),
-		"SVG":                    []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`),
-		"PNG that is HTML":       append([]byte("\x89PNG\r\n\x1a\n"), strings.Repeat("<script>", 20)...),
-		"PNG bomb":               append(pngHead(30_000, 30_000, 8, 6, 0), pngChunk("IDAT", nil)...),
-		"PNG of many pixels":     append(pngHead(1025, 1024, 8, 6, 0), pngChunk("IDAT", nil)...),
-		"PNG that is cut":        filled(t, 32, 32, red)[:60],
-		"large":                  append(filled(t, 8, 8, red), make([]byte, MaxIcon)...),
-		"cursor":                 append([]byte{0, 0, 2, 0}, encodeICO(inICO{16, 32, whole})[4:]...),
-		"ICO without pictures":   append([]byte{0, 0, 1, 0, 0, 0}, make([]byte, 64)...),
-		"ICO, list alone":        encodeICO(inICO{16, 32, whole})[:22],
-		"ICO, list cut":          encodeICO(inICO{16, 32, whole}, inICO{16, 32, whole})[:30],
-		"ICO of many":            many,
-		"ICO, outside":           outside,
-		"ICO, too long":          long,
-		"ICO with a PNG bomb":    encodeICO(inICO{16, 32, append(pngHead(30_000, 30_000, 8, 6, 0), pngChunk("IDAT", nil)...)}),
+		"nothing":              {},
+		"HTML":                 []byte("<!doctype html><title>Not found</title>"),
+		"SVG":                  []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`),
+		"PNG that is HTML":     append([]byte("\x89PNG\r\n\x1a\n"), strings.Repeat("<script>", 20)...),
+		"PNG bomb":             append(pngHead(30_000, 30_000, 8, 6, 0), pngChunk("IDAT", nil)...),
+		"PNG of many pixels":   append(pngHead(1025, 1024, 8, 6, 0), pngChunk("IDAT", nil)...),
+		"PNG that is cut":      filled(t, 32, 32, red)[:60],
+		"large":                append(filled(t, 8, 8, red), make([]byte, MaxIcon)...),
+		"cursor":               append([]byte{0, 0, 2, 0}, encodeICO(inICO{16, 32, whole})[4:]...),
+		"ICO without pictures": append([]byte{0, 0, 1, 0, 0, 0}, make([]byte, 64)...),
+		"ICO, list alone":      encodeICO(inICO{16, 32, whole})[:22],
+		"ICO, list cut":        encodeICO(inICO{16, 32, whole}, inICO{16, 32, whole})[:30],
+		"ICO of many":          many,
+		"ICO, outside":         outside,
+		"ICO, too long":        long,
+		"ICO with a PNG bomb": encodeICO(inICO{
+			16, 32, append(pngHead(30_000, 30_000, 8, 6, 0), pngChunk("IDAT", nil)...),
+		}),
 		"ICO in an ICO":          encodeICO(inICO{16, 32, encodeICO(inICO{16, 32, whole})}),
 		"bitmap cut":             encodeICO(inICO{16, 32, whole[:len(whole)-1]}),
 		"bitmap, head of 12":     changed(0, 12),
@@ -238,7 +244,9 @@ func TestNoIcon(t *testing.T) {
 		"bitmap of 0 bits":       changed(14, 0),
 		"bitmap, packed":         changed(16, 1),
 		"bitmap without palette": encodeICO(inICO{16, 8, bmp(1, 1, 8, nil, square, nil)}),
-		"colour out of palette":  encodeICO(inICO{16, 8, bmp(16, 16, 8, []color.NRGBA{red}, func(int, int) uint32 { return 1 }, nil)}),
+		"colour out of palette": encodeICO(inICO{16, 8, bmp(16, 16, 8, []color.NRGBA{red}, func(int, int) uint32 {
+			return 1
+		}, nil)}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -425,9 +433,11 @@ func seedIcons(t testing.TB) map[string][]byte {
 	index, colour, blank := quarters(8, 6)
 	palette := []color.NRGBA{red, green, blue, blue}
 	return map[string][]byte{
-		"png":      filled(t, 8, 8, red),
-		"ico-png":  encodeICO(inICO{8, 32, filled(t, 8, 8, red)}),
-		"ico-1":    encodeICO(inICO{8, 1, bmp(8, 6, 1, palette[:2], func(x, y int) uint32 { return index(x, y) & 1 }, blank)}),
+		"png":     filled(t, 8, 8, red),
+		"ico-png": encodeICO(inICO{8, 32, filled(t, 8, 8, red)}),
+		"ico-1": encodeICO(inICO{8, 1, bmp(8, 6, 1, palette[:2], func(x, y int) uint32 {
+			return index(x, y) & 1
+		}, blank)}),
 		"ico-4":    encodeICO(inICO{8, 4, bmp(8, 6, 4, palette, index, blank)}),
 		"ico-8":    encodeICO(inICO{8, 8, bmp(8, 6, 8, palette, index, blank)}),
 		"ico-24":   encodeICO(inICO{8, 24, bmp(8, 6, 24, nil, colour, blank)}),

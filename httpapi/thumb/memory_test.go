@@ -32,7 +32,9 @@ func deflated(t testing.TB, w, h int, depth, colour byte, each int) []byte {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return bytes.Join([][]byte{pngHead(uint32(w), uint32(h), depth, colour, 0), pngChunk("IDAT", b.Bytes()), pngChunk("IEND", nil)}, nil)
+	return bytes.Join(
+		[][]byte{pngHead(uint32(w), uint32(h), depth, colour, 0), pngChunk("IDAT", b.Bytes()), pngChunk("IEND", nil)}, nil,
+	)
 }
 
 // TestMemory makes thumbnails of the worst pictures that are allowed, each

@@ -372,7 +372,9 @@ func riff(chunks ...chunk) []byte {
 // vp8x is the head of an extended WebP file.
 func vp8x(flags byte, w, h int) chunk {
 	w, h = w-1, h-1
-	return chunk{"VP8X", []byte{flags, 0, 0, 0, byte(w), byte(w >> 8), byte(w >> 16), byte(h), byte(h >> 8), byte(h >> 16)}}
+	return chunk{
+		"VP8X", []byte{flags, 0, 0, 0, byte(w), byte(w >> 8), byte(w >> 16), byte(h), byte(h >> 8), byte(h >> 16)},
+	}
 }
 
 // pngChunk is one of a PNG file.

@@ -73,7 +73,8 @@ func show(t testing.TB, th *Thumb) image.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if "image/"+kind != th.Type || m.Bounds() != image.Rect(0, 0, th.Width, th.Height) || max(th.Width, th.Height) > edges[Tile] {
+	if "image/"+kind != th.Type || m.Bounds() != image.Rect(0, 0, th.Width, th.Height) ||
+		max(th.Width, th.Height) > edges[Tile] {
 		t.Fatalf("a %s of %v is said to be %s of %d by %d", kind, m.Bounds(), th.Type, th.Width, th.Height)
 	}
 	return m
@@ -185,21 +186,54 @@ func TestFormats(t *testing.T) {
 		{"png, alpha", encodePNG(t, punch(paint(image.NewNRGBA(tall)))), "image/png", 240, 480, holed},
 		{"png, half opaque", encodePNG(t, half), "image/png", 480, 120, shaded},
 		{"png, palette", encodePNG(t, paint(image.NewPaletted(wide, fourColours()[1:]))), "image/jpeg", 480, 120, corners},
-		{"png, palette and alpha", encodePNG(t, punch(paint(image.NewPaletted(wide, fourColours())))), "image/png", 480, 120, holed},
-		{"gif", encodeGIF(t, &gif.GIF{Image: []*image.Paletted{paint(image.NewPaletted(wide, fourColours()[1:]))}, Delay: []int{0}}), "image/jpeg", 480, 120, corners},
+		{
+			"png, palette and alpha", encodePNG(t, punch(paint(image.NewPaletted(wide, fourColours())))), "image/png", 480, 120,
+			holed,
+		},
+		{
+			"gif",
+			encodeGIF(t, &gif.GIF{Image: []*image.Paletted{paint(image.NewPaletted(wide, fourColours()[1:]))}, Delay: []int{0}}),
+			"image/jpeg", 480, 120, corners,
+		},
 		{"gif, a frame in a corner", encodeGIF(t, offset), "image/png", 480, 120, [4]color.NRGBA{corners[1], {}, {}, {}}},
 		{"webp, lossless", readFile(t, "lossless.webp"), "image/png", 480, 360, holed},
 		{"webp, lossless by hand", riff(chunk{"VP8L", vp8l(paint(image.NewNRGBA(tall)))}), "image/jpeg", 240, 480, corners},
 		{"webp, alpha", readFile(t, "alpha.webp"), "image/png", 480, 360, holed},
 		{"1 by 1", encodePNG(t, paint(image.NewRGBA(image.Rect(0, 0, 1, 1)))), "image/jpeg", 1, 1, all(corners[0])},
-		{"1 by 20000", encodePNG(t, paint(image.NewRGBA(image.Rect(0, 0, 1, 20000)))), "image/jpeg", 1, 480, [4]color.NRGBA{corners[0], corners[0], corners[3], corners[3]}},
+		{
+			"1 by 20000", encodePNG(t, paint(image.NewRGBA(image.Rect(0, 0, 1, 20000)))), "image/jpeg", 1, 480,
+			[4]color.NRGBA{corners[0], corners[0], corners[3], corners[3]},
+		},
 		{"20000 by 3", jpegOf(image.Rect(0, 0, 20000, 3)), "image/jpeg", 480, 1, [4]color.NRGBA{}},
-		{"cmyk", flat{w: 900, h: 600, factors: []byte{0x11, 0x11, 0x11, 0x11}, dc: []int{1016, -1016, -1016, 1016}, segments: adobe(0)}.file(), "image/jpeg", 480, 320, all(color.NRGBA{255, 0, 0, 255})},
-		{"ycck", flat{w: 900, h: 600, factors: []byte{0x22, 0x11, 0x11, 0x22}, segments: adobe(2)}.file(), "image/jpeg", 480, 320, all(color.NRGBA{64, 64, 64, 255})},
-		{"jpeg, RGB", flat{w: 900, h: 600, factors: []byte{0x11, 0x11, 0x11}, names: "RGB", dc: []int{736, -864, -864}}.file(), "image/jpeg", 480, 320, all(color.NRGBA{220, 20, 20, 255})},
-		{"jpeg, progressive", flat{w: 901, h: 601, factors: []byte{0x22, 0x11, 0x11}, progressive: true, dc: []int{512, 0, 0}}.file(), "image/jpeg", 480, 320, all(color.NRGBA{192, 192, 192, 255})},
-		{"jpeg, 4:1:1", flat{w: 901, h: 601, factors: []byte{0x41, 0x11, 0x11}}.file(), "image/jpeg", 480, 320, all(color.NRGBA{128, 128, 128, 255})},
-		{"jpeg, 4:1:0", flat{w: 901, h: 601, factors: []byte{0x42, 0x11, 0x11}}.file(), "image/jpeg", 480, 320, all(color.NRGBA{128, 128, 128, 255})},
+		{
+			"cmyk",
+			flat{
+				w: 900, h: 600, factors: []byte{0x11, 0x11, 0x11, 0x11}, dc: []int{1016, -1016, -1016, 1016}, segments: adobe(0),
+			}.file(),
+			"image/jpeg", 480, 320, all(color.NRGBA{255, 0, 0, 255}),
+		},
+		{
+			"ycck", flat{w: 900, h: 600, factors: []byte{0x22, 0x11, 0x11, 0x22}, segments: adobe(2)}.file(), "image/jpeg", 480,
+			320, all(color.NRGBA{64, 64, 64, 255}),
+		},
+		{
+			"jpeg, RGB",
+			flat{w: 900, h: 600, factors: []byte{0x11, 0x11, 0x11}, names: "RGB", dc: []int{736, -864, -864}}.file(),
+			"image/jpeg", 480, 320, all(color.NRGBA{220, 20, 20, 255}),
+		},
+		{
+			"jpeg, progressive",
+			flat{w: 901, h: 601, factors: []byte{0x22, 0x11, 0x11}, progressive: true, dc: []int{512, 0, 0}}.file(),
+			"image/jpeg", 480, 320, all(color.NRGBA{192, 192, 192, 255}),
+		},
+		{
+			"jpeg, 4:1:1", flat{w: 901, h: 601, factors: []byte{0x41, 0x11, 0x11}}.file(), "image/jpeg", 480, 320,
+			all(color.NRGBA{128, 128, 128, 255}),
+		},
+		{
+			"jpeg, 4:1:0", flat{w: 901, h: 601, factors: []byte{0x42, 0x11, 0x11}}.file(), "image/jpeg", 480, 320,
+			all(color.NRGBA{128, 128, 128, 255}),
+		},
 		{"png, many colours and alpha", encodePNG(t, many), "image/png", 480, 120, [4]color.NRGBA{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -347,7 +381,9 @@ func TestExif(t *testing.T) {
 func TestRefused(t *testing.T) {
 	small := paint(image.NewNRGBA(image.Rect(0, 0, 64, 48)))
 	photo := encodeJPEG(t, small)
-	gif1 := encodeGIF(t, &gif.GIF{Image: []*image.Paletted{image.NewPaletted(image.Rect(0, 0, 64, 48), palette16)}, Delay: []int{0}})
+	gif1 := encodeGIF(
+		t, &gif.GIF{Image: []*image.Paletted{image.NewPaletted(image.Rect(0, 0, 64, 48), palette16)}, Delay: []int{0}},
+	)
 	gifWith := func(at int, with ...byte) []byte {
 		return append(append(bytes.Clone(gif1[:at]), with...), gif1[at+len(with):]...)
 	}
@@ -368,12 +404,21 @@ func TestRefused(t *testing.T) {
 		{"jpeg, cut off in its data", photo[:len(photo)-40]},
 		{"jpeg, no size", flat{w: 0, h: 0, factors: colour}.file()},
 		{"jpeg, too many pixels", flat{w: 65535, h: 65535, factors: []byte{0x11}}.bombed()},
-		{"jpeg, progressive and too many pixels for that", flat{w: 4000, h: 4000, factors: colour, progressive: true}.bombed()},
-		{"jpeg, cmyk and too many pixels for that", flat{w: 6000, h: 5000, factors: []byte{0x11, 0x11, 0x11, 0x11}, segments: adobe(2)}.bombed()},
+		{
+			"jpeg, progressive and too many pixels for that",
+			flat{w: 4000, h: 4000, factors: colour, progressive: true}.bombed(),
+		},
+		{
+			"jpeg, cmyk and too many pixels for that",
+			flat{w: 6000, h: 5000, factors: []byte{0x11, 0x11, 0x11, 0x11}, segments: adobe(2)}.bombed(),
+		},
 		{"jpeg, RGB and too many pixels for that", flat{w: 6000, h: 6000, factors: colour, segments: adobe(0)}.bombed()},
 		{"jpeg, too many scans", flat{w: 64, h: 48, factors: colour, progressive: true, scans: 100}.file()},
 		{"jpeg, bad sampling", flat{w: 64, h: 48, factors: []byte{0x11, 0x22, 0x11}}.bombed()},
-		{"jpeg, a second frame header", withSegments(photo, segment(markSOF2, 8, 0, 1, 0, 1, 3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0))},
+		{
+			"jpeg, a second frame header",
+			withSegments(photo, segment(markSOF2, 8, 0, 1, 0, 1, 3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0)),
+		},
 		{"jpeg, a segment without length", withSegments(photo, []byte{0xff, 0xe5, 0, 0})},
 		{"png, 100000 by 100000", append(pngHead(100_000, 100_000, 8, 6, 0), pngChunk("IDAT", nil)...)},
 		{"png, 2000000000 by 1", append(pngHead(2_000_000_000, 1, 8, 6, 0), pngChunk("IDAT", nil)...)},
@@ -394,7 +439,9 @@ func TestRefused(t *testing.T) {
 		{"webp, lossy 16383 by 16383", riff(chunk{"VP8 ", []byte{0x10, 0, 0, 0x9d, 1, 0x2a, 0xff, 0x3f, 0xff, 0x3f, 0, 0}})},
 		{"webp, 16777216 by 100", riff(vp8x(0, 16777216, 100), chunk{"VP8L", lossless})},
 		{"webp, lossless and too many pixels for that", riff(chunk{"VP8L", bombHead(5000, 5000)})},
-		{"webp, alpha and too many pixels for that", riff(vp8x(16, 5000, 5000), chunk{"ALPH", []byte{1}}, chunk{"VP8 ", nil})},
+		{
+			"webp, alpha and too many pixels for that", riff(vp8x(16, 5000, 5000), chunk{"ALPH", []byte{1}}, chunk{"VP8 ", nil}),
+		},
 		{"webp, two sizes", riff(vp8x(0, 10, 10), chunk{"VP8L", lossless})},
 		{"webp, many chunks", riff(append([]chunk{vp8x(0, 64, 48)}, junk()...)...)},
 		{"webp, cut off", riff(chunk{"VP8L", lossless})[:60]},
@@ -471,7 +518,9 @@ func TestTooLargeFile(t *testing.T) {
 // TestPanic: a decoder that panics has no thumbnail.
 func TestPanic(t *testing.T) {
 	is := is.New(t)
-	_, err := draft(header{decode: func(io.Reader) (image.Image, error) { panic("at the disco") }}, io.NewSectionReader(bytes.NewReader(nil), 0, 0), edges[Tile], quality(qualities[Tile]))
+	_, err := draft(header{decode: func(io.Reader) (image.Image, error) {
+		panic("at the disco")
+	}}, io.NewSectionReader(bytes.NewReader(nil), 0, 0), edges[Tile], quality(qualities[Tile]))
 	is.True(errors.Is(err, ErrNone))
 }
 
@@ -606,7 +655,9 @@ func TestNotRemembered(t *testing.T) {
 	})
 	is.True(err != nil)
 	is.True(!errors.Is(err, ErrNone))
-	for _, damaged := range [][]byte{file[:60], append(bytes.Clone(file), 0), nil, encodeJPEG(t, photo(40, 40)), []byte("text")} {
+	for _, damaged := range [][]byte{
+		file[:60], append(bytes.Clone(file), 0), nil, encodeJPEG(t, photo(40, 40)), []byte("text"),
+	} {
 		_, err = d.Get(t.Context(), ref, Tile, d.opener(damaged))
 		is.True(errors.Is(err, blobs.ErrDamaged))
 		is.True(!errors.Is(err, ErrNone))

@@ -65,7 +65,9 @@ func TestSmallContentIsCarried(t *testing.T) {
 	}
 
 	c = next()
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c) }))
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, c)
+	}))
 	t.Cleanup(target.Close)
 	a.StateOf(a.Remote(map[string]any{"url": target.URL}), "done")
 	carried("a remote upload", c)

@@ -36,7 +36,10 @@ import (
 func form(a *apitest.App, body string, header ...string) *apitest.Answer {
 	a.Helper()
 	h := apitest.WithHeader(append([]string{"Content-Type", "multipart/form-data; boundary=b"}, header...)...)
-	return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/upload", Raw: true, Header: h, Body: strings.NewReader(strings.ReplaceAll(body, "\n", "\r\n"))})
+	return a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/upload", Raw: true, Header: h,
+		Body: strings.NewReader(strings.ReplaceAll(body, "\n", "\r\n")),
+	})
 }
 
 func aField(name, value string) string {
@@ -52,7 +55,9 @@ func TestUploadFields(t *testing.T) {
 	fields := aField("description", "Noon") + aField("isPublic", "true") + aField("slug", "sea-24") + aField("folderId", folder) +
 		aField("tagIds", `["`+tag+`"]`) + aField("newTags", " beach , 2024,beach") + aField("name", "../Sea.txt") + aField("password", "open sesame") +
 		aField("maxViews", "3") + aField("maxViewsAction", "delete") + aField("expiresAt", "2130-01-01T00:00:00Z") + aField("unknown", "ignored")
-	for _, order := range []string{apitest.FilePart + fields, fields + apitest.FilePart, aField("isFavorite", "true") + apitest.FilePart + fields} {
+	for _, order := range []string{
+		apitest.FilePart + fields, fields + apitest.FilePart, aField("isFavorite", "true") + apitest.FilePart + fields,
+	} {
 		got := form(a, order+"--b--\n").Want(201)
 		is.Equal(got.Text("slug"), "sea-24") // flat
 		is.Equal(got.Text("url"), "https://kist.example.org/x/sea-24")
@@ -81,7 +86,9 @@ func TestUploadFields(t *testing.T) {
 		is.Equal(got.At("size"), 5.0)
 		a.Delete("/api/v1/files/" + got.Text("slug")).Want(200)
 	}
-	in64 := strings.Replace(strings.Replace(apitest.FilePart, "\n\n", "\nContent-Transfer-Encoding: base64\n\n", 1), "hello", "aGVsbG8=", 1)
+	in64 := strings.Replace(
+		strings.Replace(apitest.FilePart, "\n\n", "\nContent-Transfer-Encoding: base64\n\n", 1), "hello", "aGVsbG8=", 1,
+	)
 	is.Equal(string(a.Get("/x/"+form(a, in64+"--b--").Want(201).Text("slug")).Want(200).Body), "hello")
 	got := form(a, apitest.FilePart+aField("folderName", "New")+aField("isPublic", "'true'")+"--b--\n")
 	is.Equal(got.Status, 422) // no spelling of a boolean but true and false
@@ -98,14 +105,24 @@ func TestUploadSeveral(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	got := a.Upload(map[string]string{"isPublic": "true", "newTags": "x"}, apitest.File("a.txt", "", "one"), apitest.File("b.txt", "", "two"), apitest.File("c.txt", "", "one")).Want(201)
+	got := a.Upload(
+		map[string]string{"isPublic": "true", "newTags": "x"}, apitest.File("a.txt", "", "one"),
+		apitest.File("b.txt", "", "two"), apitest.File("c.txt", "", "one"),
+	).Want(201)
 	for i, name := range []string{"a.txt", "b.txt", "c.txt"} {
 		is.Equal(got.Text(fmt.Sprintf("files.%d.originalName", i)), name)
 		is.Equal(got.At(fmt.Sprintf("files.%d.isPublic", i)), true)
-		is.Equal(string(a.Visit("/x/"+got.Text(fmt.Sprintf("files.%d.slug", i))).Want(200).Body), []string{"one", "two", "one"}[i])
+		is.Equal(
+			string(a.Visit("/x/"+got.Text(fmt.Sprintf("files.%d.slug", i))).Want(200).Body), []string{"one", "two", "one"}[i],
+		)
 	}
 	is.Equal(len(a.BlobNames()), 2) // equal content is kept once
-	is.Equal(a.Upload(map[string]string{"slug": "mine"}, apitest.File("a.txt", "", "1"), apitest.File("b.txt", "", "2")).Want(422).At("fields.slug") != nil, true)
+	is.Equal(
+		a.Upload(
+			map[string]string{"slug": "mine"}, apitest.File("a.txt", "", "1"), apitest.File("b.txt", "", "2"),
+		).Want(422).At("fields.slug") != nil,
+		true,
+	)
 	is.Equal(len(a.BlobNames()), 2)
 	is.Equal(a.Get("/api/v1/files").Want(200).At("total"), 3.0)
 }
@@ -121,11 +138,17 @@ func TestUploadRefused(t *testing.T) {
 		status int
 		field  string // named in the answer
 	}{
-		"no parts":                 {end, 422, "file"},
-		"no file":                  {aField("description", "x") + end, 422, "file"},
-		"an unknown encoding":      {strings.Replace(apitest.FilePart, "\n\n", "\nContent-Transfer-Encoding: gzip\n\n", 1) + end, 400, ""},
-		"base64 that is none":      {strings.Replace(apitest.FilePart, "\n\n", "\nContent-Transfer-Encoding: base64\n\n?", 1) + end, 400, ""},
-		"two same fields":          {apitest.FilePart + aField("description", "x") + aField("description", "x") + end, 400, ""},
+		"no parts": {end, 422, "file"},
+		"no file":  {aField("description", "x") + end, 422, "file"},
+		"an unknown encoding": {
+			strings.Replace(apitest.FilePart, "\n\n", "\nContent-Transfer-Encoding: gzip\n\n", 1) + end, 400, "",
+		},
+		"base64 that is none": {
+			strings.Replace(apitest.FilePart, "\n\n", "\nContent-Transfer-Encoding: base64\n\n?", 1) + end, 400, "",
+		},
+		"two same fields": {
+			apitest.FilePart + aField("description", "x") + aField("description", "x") + end, 400, "",
+		},
 		"no end":                   {apitest.FilePart, 400, ""},
 		"no end of the file":       {apitest.FilePart[:len(apitest.FilePart)-1], 400, ""},
 		"no end of a field":        {apitest.FilePart + "--b\nContent-Disposition: form-data; name=\"slug\"\n\nabc", 400, ""},
@@ -135,36 +158,51 @@ func TestUploadRefused(t *testing.T) {
 		"end in the last boundary": {apitest.FilePart + "--b-", 400, ""},
 		"nothing":                  {"", 400, ""},
 		"only a preamble":          {"Hello\n", 400, ""},
-		"an unreadable file":       {apitest.FilePart + strings.Replace(apitest.FilePart, `"a.txt"`, `"a"b.txt"`, 1) + end, 400, ""},
-		"an unreadable field":      {apitest.FilePart + aField(`password"x`, "open sesame") + end, 400, ""},
-		"text after a boundary":    {apitest.FilePart + "--bx\nrubbish", 400, ""},
-		"10,000 empty parts":       {strings.Repeat("--b\n\n\n", 10_000) + end, 400, ""},
-		"101 files":                {strings.Repeat(apitest.FilePart, 101) + end, 400, ""},
-		"1 MB of header":           {"--b\nContent-Disposition: form-data; name=\"file\"; filename=\"" + strings.Repeat("a", 1<<20) + "\"\n\nx\n" + end, 400, ""},
-		"1 MB of headers":          {"--b\n" + strings.Repeat("X-A: b\n", 1<<17) + "\nx\n" + end, 400, ""},
-		"1 MB of preamble":         {strings.Repeat("preamble\n", 1<<17) + apitest.FilePart + end, 400, ""},
-		"a line of preamble":       {strings.Repeat("p", 1<<20) + "\n" + apitest.FilePart + end, 400, ""},
-		"a field over 64 KiB":      {apitest.FilePart + aField("description", strings.Repeat("x", upload.MaxField+1)) + end, 413, ""},
-		"fields over 1 MiB":        {apitest.FilePart + manyFields(17) + end, 413, ""},
-		"a file of one byte more":  {strings.Replace(apitest.FilePart, "hello", strings.Repeat("x", 1001), 1) + end, 413, ""},
-		"the second file too long": {apitest.FilePart + strings.Replace(apitest.FilePart, "hello", strings.Repeat("x", 1001), 1) + end, 413, ""},
-		"a slug with a slash":      {apitest.FilePart + aField("slug", "a/b") + end, 422, "slug"},
-		"a reserved slug":          {apitest.FilePart + aField("slug", "api") + end, 422, "slug"},
-		"an empty limit":           {apitest.FilePart + aField("maxViews", "0") + end, 422, "maxViews"},
-		"a negative limit":         {apitest.FilePart + aField("maxViews", "-1") + end, 422, "maxViews"},
-		"half a view":              {apitest.FilePart + aField("maxViews", "1.5") + end, 422, "maxViews"},
-		"a limit that is no one":   {apitest.FilePart + aField("maxViews", "1_000") + end, 422, "maxViews"},
-		"an unknown action":        {apitest.FilePart + aField("maxViewsAction", "explode") + end, 422, "maxViewsAction"},
-		"a past end":               {apitest.FilePart + aField("expiresAt", "2000-01-01T00:00:00Z") + end, 422, "expiresAt"},
-		"an end without a zone":    {apitest.FilePart + aField("expiresAt", "2130-01-01T00:00:00") + end, 422, "expiresAt"},
-		"not my folder":            {apitest.FilePart + aField("folderId", "01890a5d-ac96-774b-bcce-b302099a8057") + end, 422, "folderId"},
-		"not my tag":               {apitest.FilePart + aField("tagIds", `["01890a5d-ac96-774b-bcce-b302099a8057"]`) + end, 422, "tagIds"},
-		"tags that are no ids":     {apitest.FilePart + aField("tagIds", `["x"]`) + end, 422, "tagIds"},
-		"tags that are no list":    {apitest.FilePart + aField("tagIds", `{"a":1}`) + end, 422, "tagIds"},
-		"50,000 tags":              {apitest.FilePart + aField("newTags", strings.Repeat(",a", 25_000)+strings.Repeat("b,", 5000)) + end, 0, ""},
-		"NUL":                      {apitest.FilePart + aField("description", "a\x00b") + end, 422, "description"},
-		"not UTF-8":                {apitest.FilePart + aField("description", "a\xffb") + end, 422, "description"},
-		"a long password":          {apitest.FilePart + aField("password", strings.Repeat("x", 1025)) + end, 422, "password"},
+		"an unreadable file": {
+			apitest.FilePart + strings.Replace(apitest.FilePart, `"a.txt"`, `"a"b.txt"`, 1) + end, 400, "",
+		},
+		"an unreadable field":   {apitest.FilePart + aField(`password"x`, "open sesame") + end, 400, ""},
+		"text after a boundary": {apitest.FilePart + "--bx\nrubbish", 400, ""},
+		"10,000 empty parts":    {strings.Repeat("--b\n\n\n", 10_000) + end, 400, ""},
+		"101 files":             {strings.Repeat(apitest.FilePart, 101) + end, 400, ""},
+		"1 MB of header": {
+			"--b\nContent-Disposition: form-data; name=\"file\"; filename=\"" + strings.Repeat("a", 1<<20) + "\"\n\nx\n" + end,
+			400, "",
+		},
+		"1 MB of headers":    {"--b\n" + strings.Repeat("X-A: b\n", 1<<17) + "\nx\n" + end, 400, ""},
+		"1 MB of preamble":   {strings.Repeat("preamble\n", 1<<17) + apitest.FilePart + end, 400, ""},
+		"a line of preamble": {strings.Repeat("p", 1<<20) + "\n" + apitest.FilePart + end, 400, ""},
+		"a field over 64 KiB": {
+			apitest.FilePart + aField("description", strings.Repeat("x", upload.MaxField+1)) + end, 413, "",
+		},
+		"fields over 1 MiB":       {apitest.FilePart + manyFields(17) + end, 413, ""},
+		"a file of one byte more": {strings.Replace(apitest.FilePart, "hello", strings.Repeat("x", 1001), 1) + end, 413, ""},
+		"the second file too long": {
+			apitest.FilePart + strings.Replace(apitest.FilePart, "hello", strings.Repeat("x", 1001), 1) + end, 413, "",
+		},
+		"a slug with a slash":    {apitest.FilePart + aField("slug", "a/b") + end, 422, "slug"},
+		"a reserved slug":        {apitest.FilePart + aField("slug", "api") + end, 422, "slug"},
+		"an empty limit":         {apitest.FilePart + aField("maxViews", "0") + end, 422, "maxViews"},
+		"a negative limit":       {apitest.FilePart + aField("maxViews", "-1") + end, 422, "maxViews"},
+		"half a view":            {apitest.FilePart + aField("maxViews", "1.5") + end, 422, "maxViews"},
+		"a limit that is no one": {apitest.FilePart + aField("maxViews", "1_000") + end, 422, "maxViews"},
+		"an unknown action":      {apitest.FilePart + aField("maxViewsAction", "explode") + end, 422, "maxViewsAction"},
+		"a past end":             {apitest.FilePart + aField("expiresAt", "2000-01-01T00:00:00Z") + end, 422, "expiresAt"},
+		"an end without a zone":  {apitest.FilePart + aField("expiresAt", "2130-01-01T00:00:00") + end, 422, "expiresAt"},
+		"not my folder": {
+			apitest.FilePart + aField("folderId", "01890a5d-ac96-774b-bcce-b302099a8057") + end, 422, "folderId",
+		},
+		"not my tag": {
+			apitest.FilePart + aField("tagIds", `["01890a5d-ac96-774b-bcce-b302099a8057"]`) + end, 422, "tagIds",
+		},
+		"tags that are no ids":  {apitest.FilePart + aField("tagIds", `["x"]`) + end, 422, "tagIds"},
+		"tags that are no list": {apitest.FilePart + aField("tagIds", `{"a":1}`) + end, 422, "tagIds"},
+		"50,000 tags": {
+			apitest.FilePart + aField("newTags", strings.Repeat(",a", 25_000)+strings.Repeat("b,", 5000)) + end, 0, "",
+		},
+		"NUL":             {apitest.FilePart + aField("description", "a\x00b") + end, 422, "description"},
+		"not UTF-8":       {apitest.FilePart + aField("description", "a\xffb") + end, 422, "description"},
+		"a long password": {apitest.FilePart + aField("password", strings.Repeat("x", 1025)) + end, 422, "password"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -189,7 +227,10 @@ func TestUploadRefused(t *testing.T) {
 		"multipart/form-data; boundary=" + strings.Repeat("b", 71): 400, "multipart/form-data; boundary=b; boundary=c": 415,
 		"multipart/form-data; boundary=" + strings.Repeat("b", 70): 400, "MULTIPART/FORM-DATA; BOUNDARY=b": 201, "multipart/form-data; boundary=\"b\"; charset=utf-8": 201,
 	} {
-		got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/upload", Raw: true, Header: apitest.WithHeader("Content-Type", media), Body: strings.NewReader(strings.ReplaceAll(apitest.FilePart+end, "\n", "\r\n"))})
+		got := a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/upload", Raw: true, Header: apitest.WithHeader("Content-Type", media),
+			Body: strings.NewReader(strings.ReplaceAll(apitest.FilePart+end, "\n", "\r\n")),
+		})
 		if got.Status != status {
 			t.Errorf("%q: %d, want %d", media, got.Status, status)
 		}
@@ -218,7 +259,12 @@ func TestUploadMisnamedFile(t *testing.T) {
 		_, err = p.Write(make([]byte, size))
 		is.NoErr(err)
 		is.NoErr(w.Close())
-		got := a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/upload", Body: &b, Header: http.Header{"Content-Type": {w.FormDataContentType()}}}, 422)
+		got := a.Refused(
+			apitest.Request{
+				Method: "POST", Path: "/api/v1/upload", Body: &b, Header: http.Header{"Content-Type": {w.FormDataContentType()}},
+			},
+			422,
+		)
 		is.Equal(got.Code(), "invalid_fields")
 		is.True(strings.Contains(got.Text("error"), `must be in the field file; the form has one in the field "fil"`))
 	}
@@ -233,7 +279,9 @@ func TestUploadConflict(t *testing.T) {
 	a.Post("/api/v1/notes", `{"content":"x","slug":"taken"}`).Want(201)
 	conflict := func(content string) {
 		t.Helper()
-		is.Equal(a.Upload(map[string]string{"slug": "taken"}, apitest.File("a.txt", "", content)).Want(409).Code(), "slug_taken")
+		is.Equal(
+			a.Upload(map[string]string{"slug": "taken"}, apitest.File("a.txt", "", content)).Want(409).Code(), "slug_taken",
+		)
 	}
 	conflict("one")
 	a.NothingLeft()
@@ -325,7 +373,9 @@ func TestUploadQuota(t *testing.T) {
 		return a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: key}).Want(200)
 	}
 	left := func(n float64) { // sets the quota
-		a.Patch("/api/v1/admin/users/"+bob.ID.String(), map[string]float64{"quotaBytes": me().At("data.usedBytes").(float64) + n}).Want(200)
+		a.Patch(
+			"/api/v1/admin/users/"+bob.ID.String(), map[string]float64{"quotaBytes": me().At("data.usedBytes").(float64) + n},
+		).Want(200)
 	}
 	one := send(400).Want(201).Text("slug")
 	row := me().At("data.textBytes").(float64)
@@ -367,11 +417,19 @@ func TestUploadCutOff(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	body := strings.ReplaceAll(apitest.FilePart+aField("description", "x")+"--b--\n", "\n", "\r\n")
-	for _, at := range []int{0, 1, 30, strings.Index(body, "hello"), strings.Index(body, "hello") + 3, strings.Index(body, "description") + 20, len(body) - 5} {
+	for _, at := range []int{
+		0, 1, 30, strings.Index(body, "hello"), strings.Index(body, "hello") + 3, strings.Index(body, "description") + 20,
+		len(body) - 5,
+	} {
 		for _, head := range []string{fmt.Sprintf("Content-Length: %d", len(body)), "Transfer-Encoding: chunked"} {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(a.URL, "http://"))
 			is.NoErr(err)
-			_, err = fmt.Fprintf(conn, "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n", a.Key, head)
+			_, err = fmt.Fprintf(
+				conn,
+				"POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: multipart/form-data; "+
+					"boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n",
+				a.Key, head,
+			)
 			is.NoErr(err)
 			line, err := bufio.NewReader(conn).ReadString('\n')
 			is.NoErr(err)
@@ -407,8 +465,10 @@ func TestUploadIdempotent(t *testing.T) {
 	}
 	first := send(a.Key, "k1", "one", "").Want(201)
 	again := send(a.Key, "k1", "one", "").Want(201)
-	is.Equal(string(again.Body), string(first.Body))                                                                 // to the byte
-	is.Equal(string(send(a.AddKey(a.User, people.ScopeUpload), "k1", "one", "").Want(201).Body), string(first.Body)) // of whichever key of the user
+	// to the byte
+	is.Equal(string(again.Body), string(first.Body))
+	// of whichever key of the user
+	is.Equal(string(send(a.AddKey(a.User, people.ScopeUpload), "k1", "one", "").Want(201).Body), string(first.Body))
 	is.Equal(a.Get("/api/v1/files").Want(200).At("total"), 1.0)
 	is.Equal(len(a.BlobNames()), 1)
 	is.True(send(bobs, "k1", "one", "").Want(201).Text("id") != first.Text("id")) // another owner's key is another key
@@ -446,12 +506,25 @@ func TestUploadIdempotencyMismatch(t *testing.T) {
 	}
 	one, two := apitest.File("a.txt", "text/plain", "one"), apitest.File("b.txt", "text/plain", "two")
 	first := send(map[string]string{"description": "d", "password": "secret"}, one, two).Want(201)
-	is.Equal(string(send(map[string]string{"password": "secret", "description": "d"}, one, two).Want(201).Body), string(first.Body)) // in any order
+	// in any order
+	is.Equal(
+		string(send(map[string]string{"password": "secret", "description": "d"}, one, two).Want(201).Body),
+		string(first.Body),
+	)
 	for name, got := range map[string]*apitest.Answer{
-		"content":        send(map[string]string{"description": "d", "password": "secret"}, apitest.File("a.txt", "text/plain", "One"), two),
-		"long content":   send(map[string]string{"description": "d", "password": "secret"}, apitest.File("a.txt", "text/plain", strings.Repeat("one", 100_000)), two),
-		"name":           send(map[string]string{"description": "d", "password": "secret"}, apitest.File("c.txt", "text/plain", "one"), two),
-		"type":           send(map[string]string{"description": "d", "password": "secret"}, apitest.File("a.txt", "text/html", "one"), two),
+		"content": send(
+			map[string]string{"description": "d", "password": "secret"}, apitest.File("a.txt", "text/plain", "One"), two,
+		),
+		"long content": send(
+			map[string]string{"description": "d", "password": "secret"},
+			apitest.File("a.txt", "text/plain", strings.Repeat("one", 100_000)), two,
+		),
+		"name": send(
+			map[string]string{"description": "d", "password": "secret"}, apitest.File("c.txt", "text/plain", "one"), two,
+		),
+		"type": send(
+			map[string]string{"description": "d", "password": "secret"}, apitest.File("a.txt", "text/html", "one"), two,
+		),
 		"order":          send(map[string]string{"description": "d", "password": "secret"}, two, one),
 		"a file less":    send(map[string]string{"description": "d", "password": "secret"}, one),
 		"another field":  send(map[string]string{"description": "d", "password": "secret", "isPublic": "true"}, one, two),
@@ -472,8 +545,13 @@ func TestUploadIdempotencyMismatch(t *testing.T) {
 
 	// The answer is repeated when nothing could be stored any more.
 	a.Patch("/api/v1/admin/settings", `{"maxUploadBytes":1,"defaultQuotaBytes":1}`).Want(200)
-	is.Equal(string(send(map[string]string{"description": "d", "password": "secret"}, one, two).Want(201).Body), string(first.Body))
-	send(map[string]string{"description": "d", "password": "secret"}, apitest.File("a.txt", "text/plain", "other")).Want(422)
+	is.Equal(
+		string(send(map[string]string{"description": "d", "password": "secret"}, one, two).Want(201).Body),
+		string(first.Body),
+	)
+	send(
+		map[string]string{"description": "d", "password": "secret"}, apitest.File("a.txt", "text/plain", "other"),
+	).Want(422)
 }
 
 func TestUploadIdempotentRace(t *testing.T) {
@@ -516,10 +594,15 @@ func TestUploadDiskFails(t *testing.T) {
 	for err, status := range map[error]int{
 		syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EROFS: 503, syscall.EMFILE: 503, syscall.EIO: 503, io.ErrUnexpectedEOF: 500,
 	} {
-		_, got := web.ClientError(fmt.Errorf("blobs: writing staged content: %w", &fs.PathError{Op: "write", Path: "x", Err: err}))
+		_, got := web.ClientError(fmt.Errorf(
+			"blobs: writing staged content: %w", &fs.PathError{Op: "write", Path: "x", Err: err},
+		))
 		is.Equal(got, status)
 	}
-	for err, status := range map[error]int{syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EACCES: 503, syscall.EPERM: 503, syscall.EROFS: 503, syscall.EIO: 503} {
+	for err, status := range map[error]int{
+		syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EACCES: 503, syscall.EPERM: 503, syscall.EROFS: 503,
+		syscall.EIO: 503,
+	} {
 		e, got := web.ClientError(fmt.Errorf("blobs: keeping staged content: %w", &blobs.Unwritable{Folder: "x", Err: err}))
 		is.Equal(got, status)
 		is.Equal(e.Retry > 0, status == 503)
@@ -630,13 +713,19 @@ func TestUploadTypes(t *testing.T) {
 		{"a.txt", octets, "hello", "text/plain", "inline"},
 		{"a", "text/plain", "\x00\x01\x02", octets, "attachment"},
 		{"a.png", "image/png", "hello", "text/plain", "inline"},
-		{"a", "multipart/x-mixed-replace; boundary=x", "--x\nContent-Type: text/html\n\n<script>", "multipart/x-mixed-replace", "attachment"},
+		{
+			"a", "multipart/x-mixed-replace; boundary=x", "--x\nContent-Type: text/html\n\n<script>",
+			"multipart/x-mixed-replace", "attachment",
+		},
 		{"a", "text/html\r\nX-Evil: 1", "hello", "text/plain", "inline"},
 		{"a", "Text/X-Thing; a=b", "hello", "text/x-thing", "attachment"},
 		{"a", "a/b/c", "hello", "text/plain", "inline"},
 		{"a", "*/*", "\x00", "*/*", "attachment"},
 		{"a", strings.Repeat("x", 200) + "/y", "\x00", octets, "attachment"},
-		{"a.docx", octets, "PK\x03\x04", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", "attachment"},
+		{
+			"a.docx", octets, "PK\x03\x04", "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+			"attachment",
+		},
 		{"a.zip", octets, "PK\x03\x04", "application/zip", "attachment"},
 		{"a.png", "image/png", "PK\x03\x04", "application/zip", "attachment"},
 		{"a.m4a", octets, "\x00\x00\x00\x14ftypM4A \x00\x00\x00\x00mp42", "audio/mp4", "inline"},
@@ -653,7 +742,8 @@ func TestUploadTypes(t *testing.T) {
 		}
 		h := http.Header{}
 		web.SetContentHeaders(h, got, c.name, false, false)
-		if sent := h.Get("Content-Type"); strings.Contains(sent, "script") || strings.Contains(sent, "css") { // no page may have it for its own
+		// no page may have it for its own
+		if sent := h.Get("Content-Type"); strings.Contains(sent, "script") || strings.Contains(sent, "css") {
 			t.Errorf("%s as %s: sent as %s", c.name, got, sent)
 		}
 		if how, _, _ := strings.Cut(h.Get("Content-Disposition"), ";"); how != c.how {
@@ -661,7 +751,9 @@ func TestUploadTypes(t *testing.T) {
 		}
 	}
 	a := apitest.Start(t)
-	got := a.Upload(map[string]string{"isPublic": "true"}, apitest.File("x.html", "text/html; charset=utf-7", "+ADw-script+AD4-")).Want(201)
+	got := a.Upload(
+		map[string]string{"isPublic": "true"}, apitest.File("x.html", "text/html; charset=utf-7", "+ADw-script+AD4-"),
+	).Want(201)
 	h := a.Visit("/x/" + got.Text("slug") + ".html").Want(200).Header
 	is.Equal(h.Get("Content-Type"), "text/html; charset=utf-8")
 	is.Equal(h.Get("Content-Disposition"), `attachment; filename="x.html"`)

@@ -24,8 +24,10 @@ func FuzzMultipart(f *testing.F) {
 	for _, body := range []string{
 		apitest.FilePart + "--b--\n", apitest.FilePart, "", "--b--\n", "--b", apitest.FilePart + apitest.FilePart + "--b--", "preamble\n" + apitest.FilePart + aField("slug", "s") + "--b--\nepilogue",
 		aField("tagIds", "[") + apitest.FilePart + "--b--\n", aField("", "x") + apitest.FilePart + "--b--\n", apitest.FilePart + aField("maxViews", "1e2") + "--b--\n",
-		"--b\nContent-Disposition: form-data; name=file; filename*=UTF-8''%ff\nContent-Type: \xff\nContent-Transfer-Encoding: base64\n\n\x00\n--b--\n",
-		"--b\nContent-Disposition: form-data; name=\"file\"\n\n\n--b--\n", "--b\n\n\n--b--\n", "--b \t\n\n--b--\n", apitest.FilePart + "--bb\n\n--b--\n", "--b\nA\n\n--b--",
+		"--b\nContent-Disposition: form-data; name=file; filename*=UTF-8''%ff\nContent-Type: " +
+			"\xff\nContent-Transfer-Encoding: base64\n\n\x00\n--b--\n",
+		"--b\nContent-Disposition: form-data; " +
+			"name=\"file\"\n\n\n--b--\n", "--b\n\n\n--b--\n", "--b \t\n\n--b--\n", apitest.FilePart + "--bb\n\n--b--\n", "--b\nA\n\n--b--",
 		aField("password", "x") + apitest.FilePart + aField("expiresAt", "2130-02-30T00:00:00Z") + "--b--\n", strings.Repeat("--b\n\n\n", 101) + "--b--\n",
 	} {
 		f.Add("b", []byte(strings.ReplaceAll(body, "\n", "\r\n")))
@@ -42,7 +44,9 @@ func FuzzMultipart(f *testing.F) {
 		r := httptest.NewRequest("POST", "/api/v1/upload", bytes.NewReader(body))
 		r.Host = "localhost"
 		r.Header.Set("X-Api-Key", a.Key)
-		r.Header["Content-Type"] = []string{mime.FormatMediaType("multipart/form-data", map[string]string{"boundary": boundary})}
+		r.Header["Content-Type"] = []string{
+			mime.FormatMediaType("multipart/form-data", map[string]string{"boundary": boundary}),
+		}
 		w := httptest.NewRecorder()
 		a.Server.ServeHTTP(w, r)
 		is.True(w.Code == 201 || w.Code >= 400 && w.Code < 500)
@@ -64,10 +68,14 @@ func FuzzFileName(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, sent string) {
 		is := is.New(t)
-		name := upload.FileName(&multipart.Part{Header: textproto.MIMEHeader{"Content-Disposition": {`form-data; name="file"; filename="` + sent + `"`}}})
+		name := upload.FileName(&multipart.Part{
+			Header: textproto.MIMEHeader{"Content-Disposition": {`form-data; name="file"; filename="` + sent + `"`}},
+		})
 		is.True(name != "" && name != "." && name != ".." && len(name) <= record.MaxFileName)
 		is.True(utf8.ValidString(name) && !strings.ContainsAny(name, "/\\") && !strings.ContainsFunc(name, unicode.IsControl))
-		is.True(!strings.ContainsAny(name, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c\u2028\u2029"))
+		is.True(!strings.ContainsAny(
+			name, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c\u2028\u2029",
+		))
 		apitest.IsDisposition(t, "attachment", name)
 	})
 }
@@ -75,7 +83,10 @@ func FuzzFileName(f *testing.F) {
 // FuzzDisposition: any name gives one line that readers of the header
 // understand, and that says the name if it is text.
 func FuzzDisposition(f *testing.F) {
-	for _, name := range []string{"a.txt", "", "\r\n", "a\"b", `a\b`, "%41", "日本", "\xff", "\x00\x7f\u0080", "a;b", "a'b", "a*b", strings.Repeat("é", 1000), "\u202e", " a ", "\t"} {
+	for _, name := range []string{
+		"a.txt", "", "\r\n", "a\"b", `a\b`, "%41", "日本", "\xff", "\x00\x7f\u0080", "a;b", "a'b", "a*b",
+		strings.Repeat("é", 1000), "\u202e", " a ", "\t",
+	} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -167,9 +167,19 @@ func TestIntakeBounds(t *testing.T) {
 		read   int64 // bytes at most
 	}{
 		{"within", strings.NewReader(tide), upload.Budget{File: 9000, Left: 9000, Disk: 9000}, nil, 0, 9000},
-		{"a file too large", strings.NewReader(tide), upload.Budget{File: 4000, Left: 9000, Disk: 9000}, nil, record.TooLarge, 4001},
+		{
+			"a file too large", strings.NewReader(tide),
+			upload.Budget{File: 4000, Left: 9000, Disk: 9000},
+			nil, record.TooLarge,
+			4001,
+		},
 		{"quota", strings.NewReader(tide), upload.Budget{File: 9000, Left: 5000, Disk: 9000}, nil, record.Denied, 5001},
-		{"quota below the size", strings.NewReader(tide), upload.Budget{File: 4000, Left: 3000, Disk: 9000}, nil, record.Denied, 3001},
+		{
+			"quota below the size", strings.NewReader(tide),
+			upload.Budget{File: 4000, Left: 3000, Disk: 9000},
+			nil,
+			record.Denied, 3001,
+		},
 		{"disk", strings.NewReader(tide), upload.Budget{File: 9000, Left: 9000, Disk: 100}, kv.ErrFull, 0, 9000},
 		{"at its beginning", iotest.ErrReader(broken), upload.Budget{File: 9000, Left: 9000, Disk: 9000}, broken, 0, 0},
 		{

@@ -42,13 +42,24 @@ func TestLeavePlainly(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	for approval, became := range map[bool]string{true: " is waiting for approval.\n", false: " was received.\n"} {
-		slug := a.Post("/api/v1/upload-requests", map[string]any{"title": "In", "requiresApproval": approval, "allowedTypes": []string{".txt"}}).Want(201).Text("data.slug")
+		slug := a.Post(
+			"/api/v1/upload-requests",
+			map[string]any{"title": "In", "requiresApproval": approval, "allowedTypes": []string{".txt"}},
+		).Want(201).Text("data.slug")
 		plainly := http.Header{"Accept": {"text/plain"}}
 		got := a.Leave(slug, plainly, nil, apitest.File("a.txt", "", "aaa"), apitest.File("../b c.txt", "", "bbb")).Want(201)
 		is.Equal(apitest.MediaOf(got.Header), "text/plain")
 		is.Equal(string(got.Body), "a.txt"+became+"b c.txt"+became)
-		is.Equal(string(a.Leave(slug, plainly, nil, apitest.File("a.png", "", "aaa")).Want(415).Body), "This link accepts only .txt. Nothing was stored.\n")
-		is.Equal(a.Leave(slug, http.Header{"Accept": {"*/*"}}, nil, apitest.File("c.txt", "", "ccc")).Want(201).Text("items.0.fileName"), "c.txt")
+		is.Equal(
+			string(a.Leave(slug, plainly, nil, apitest.File("a.png", "", "aaa")).Want(415).Body),
+			"This link accepts only .txt. Nothing was stored.\n",
+		)
+		is.Equal(
+			a.Leave(
+				slug, http.Header{"Accept": {"*/*"}}, nil, apitest.File("c.txt", "", "ccc"),
+			).Want(201).Text("items.0.fileName"),
+			"c.txt",
+		)
 	}
 }
 
@@ -84,12 +95,21 @@ func TestUploadRequests(t *testing.T) {
 
 	// One namespace of slugs.
 	is.Equal(a.CodeOf(a.Post("/api/v1/notes", map[string]any{"content": "x", "slug": "wedding"}), 409), "slug_taken")
-	is.Equal(a.CodeOf(a.Post("/api/v1/upload-requests", map[string]any{"title": "x", "slug": "wedding"}), 409), "slug_taken")
+	is.Equal(
+		a.CodeOf(a.Post("/api/v1/upload-requests", map[string]any{"title": "x", "slug": "wedding"}), 409), "slug_taken",
+	)
 	is.Equal(a.Visit("/wedding").Want(303).Header.Get("Location"), "/up/wedding")
 	a.Post("/api/v1/notes", map[string]any{"content": "x", "slug": "note-1"}).Want(201)
 	is.Equal(a.CodeOf(a.Patch(at, map[string]any{"slug": "note-1"}), 409), "slug_taken")
 
-	for _, bad := range []map[string]any{{}, {"title": " "}, {"title": "x", "slug": "up"}, {"title": "x", "maxUploads": -1}, {"title": "x", "allowedTypes": []string{"*"}}, {"title": "x", "expiresAt": "2001-01-01T00:00:00Z"}} {
+	for _, bad := range []map[string]any{
+		{},
+		{"title": " "},
+		{"title": "x", "slug": "up"},
+		{"title": "x", "maxUploads": -1},
+		{"title": "x", "allowedTypes": []string{"*"}},
+		{"title": "x", "expiresAt": "2001-01-01T00:00:00Z"},
+	} {
 		a.Do(apitest.Request{Method: "POST", Path: "/api/v1/upload-requests", JSON: bad, Raw: true}).Want(422)
 	}
 
@@ -116,7 +136,10 @@ func TestUploadLink(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	id, slug := a.Ask(map[string]any{"description": "please", "maxUploads": 3, "maxFileSize": 100, "allowedTypes": []string{"text/plain", ".bin"}, "folderName": "In"})
+	id, slug := a.Ask(map[string]any{
+		"description": "please", "maxUploads": 3, "maxFileSize": 100, "allowedTypes": []string{"text/plain", ".bin"},
+		"folderName": "In",
+	})
 	public := "/api/v1/upload-requests/p/" + slug
 	got := a.Visit(public).Want(200)
 	is.Equal(got.At("owner.displayName"), "ann")
@@ -161,9 +184,18 @@ func TestUploadLink(t *testing.T) {
 	is.Equal(look.Header.Get("Content-Type"), "text/plain; charset=utf-8")
 	is.Equal(look.Header.Get("X-Content-Type-Options"), "nosniff")
 	is.Equal(look.Header.Get("Cache-Control"), "private, no-store")
-	is.Equal(string(a.Do(apitest.Request{Method: "GET", Path: queue + "/" + first + "/content", Header: http.Header{"Range": {"bytes=1-2"}}}).Want(206).Body), "ir")
-	a.Do(apitest.Request{Method: "GET", Path: queue + "/" + first + "/content", Header: http.Header{"Range": {"bytes=99-"}}}).Want(416)
-	is.True(strings.HasPrefix(a.Get(queue+"/"+second+"/content").Want(200).Header.Get("Content-Disposition"), "attachment"))
+	is.Equal(
+		string(a.Do(apitest.Request{
+			Method: "GET", Path: queue + "/" + first + "/content", Header: http.Header{"Range": {"bytes=1-2"}},
+		}).Want(206).Body),
+		"ir",
+	)
+	a.Do(apitest.Request{
+		Method: "GET", Path: queue + "/" + first + "/content", Header: http.Header{"Range": {"bytes=99-"}},
+	}).Want(416)
+	is.True(strings.HasPrefix(
+		a.Get(queue+"/"+second+"/content").Want(200).Header.Get("Content-Disposition"), "attachment",
+	))
 	a.Flip("\x00\x01")
 	a.Get(queue + "/" + second + "/content").Want(503)
 
@@ -200,11 +232,22 @@ func TestUploadLink(t *testing.T) {
 	is.True(view("\x00\x01"))
 	is.True(!view("first"))
 
-	is.Equal(a.CodeOf(a.Leave(slug, nil, nil, apitest.File("a.html", "text/plain", "<html><body>")), 415), "type_not_allowed")
+	is.Equal(
+		a.CodeOf(a.Leave(slug, nil, nil, apitest.File("a.html", "text/plain", "<html><body>")), 415), "type_not_allowed",
+	)
 	is.Equal(a.CodeOf(a.Leave(slug, nil, nil, apitest.File("a.txt", "", strings.Repeat("x", 101))), 413), "too_large")
 	is.Equal(a.CodeOf(a.Leave(slug, nil, map[string]string{"name": "x"}), 422), "invalid_fields")
-	is.Equal(a.CodeOf(a.Leave(slug, nil, map[string]string{"name": strings.Repeat("x", 101)}, apitest.File("a.txt", "", "x")), 422), "invalid_fields")
-	is.Equal(a.CodeOf(a.Leave(slug, nil, nil, apitest.File("a.txt", "", "1"), apitest.File("b.txt", "", "2")), 403), "limit_reached") // one more goes, not two
+	is.Equal(
+		a.CodeOf(
+			a.Leave(slug, nil, map[string]string{"name": strings.Repeat("x", 101)}, apitest.File("a.txt", "", "x")), 422,
+		),
+		"invalid_fields",
+	)
+	// one more goes, not two
+	is.Equal(
+		a.CodeOf(a.Leave(slug, nil, nil, apitest.File("a.txt", "", "1"), apitest.File("b.txt", "", "2")), 403),
+		"limit_reached",
+	)
 	a.Leave(slug, nil, nil, apitest.File("a.txt", "", "1")).Want(201)
 	is.Equal(a.CodeOf(a.Leave(slug, nil, nil, apitest.File("a.txt", "", "1")), 403), "limit_reached")
 	got = a.Visit(public).Want(200)
@@ -216,7 +259,9 @@ func TestUploadLink(t *testing.T) {
 	a.Patch(at, map[string]any{"maxUploads": nil, "isActive": false}).Want(200)
 	a.Visit(public).Want(404)
 	a.Leave(slug, nil, nil, apitest.File("a.txt", "", "1")).Want(404)
-	a.Patch(at, map[string]any{"isActive": true, "expiresAt": a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}).Want(200)
+	a.Patch(
+		at, map[string]any{"isActive": true, "expiresAt": a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+	).Want(200)
 	a.Visit(public).Want(200)
 	a.Clock.Advance(2 * time.Hour)
 	a.Visit(public).Want(410)
@@ -258,11 +303,20 @@ func TestUploadLinkPassword(t *testing.T) {
 	is.Equal(len(told), 4) // the title, that there is a password, a captcha, and that it was not given
 	is.Equal(told["authorized"], false)
 	is.Equal(a.CodeOf(a.Leave(slug, nil, nil, apitest.File("a", "", "x")), 401), "password_required")
-	is.Equal(a.CodeOf(a.Leave(slug, http.Header{"X-Upload-Password": {"wrong"}}, nil, apitest.File("a", "", "x")), 401), "wrong_password")
+	is.Equal(
+		a.CodeOf(a.Leave(slug, http.Header{"X-Upload-Password": {"wrong"}}, nil, apitest.File("a", "", "x")), 401),
+		"wrong_password",
+	)
 	right := a.Visit(public, "X-Upload-Password", "sesame").Want(200)
 	is.Equal(right.At("description"), "inner")
-	is.Equal(right.At("captcha"), map[string]any{"provider": "pow", "challengeUrl": "https://kist.example.org/api/v1/captcha/challenge"})
-	is.Equal(a.CodeOf(a.Leave(slug, http.Header{"X-Upload-Password": {"sesame"}}, nil, apitest.File("a", "", "x")), 400), "captcha_required")
+	is.Equal(
+		right.At("captcha"),
+		map[string]any{"provider": "pow", "challengeUrl": "https://kist.example.org/api/v1/captcha/challenge"},
+	)
+	is.Equal(
+		a.CodeOf(a.Leave(slug, http.Header{"X-Upload-Password": {"sesame"}}, nil, apitest.File("a", "", "x")), 400),
+		"captcha_required",
+	)
 	for range limit.GuessesFrom {
 		a.Visit(public, "X-Upload-Password", "guess")
 	}
@@ -306,7 +360,9 @@ func TestPlainForm(t *testing.T) {
 		q.Path, q.Anyone = "/up/"+slug, true
 		return a.Do(q)
 	}
-	is.True(strings.Contains(string(post(apitest.File("", "application/octet-stream", "")).Want(422).Body), "The file is required"))
+	is.True(strings.Contains(
+		string(post(apitest.File("", "application/octet-stream", "")).Want(422).Body), "The file is required",
+	))
 	is.True(strings.Contains(string(post(apitest.File("<b>.txt", "", "x")).Want(201).Body), "&lt;b&gt;.txt"))
 	is.True(strings.Contains(string(post(apitest.File("c.txt", "", "x")).Want(403).Body), "reached its file limit"))
 	a.Patch("/api/v1/upload-requests/"+id, map[string]any{"maxUploads": nil, "requiresCaptcha": true}).Want(200)
@@ -371,7 +427,12 @@ func half(a *apitest.App, slug, length string) net.Conn {
 	a.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(a.URL, "http://"))
 	a.NoErr(err)
-	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n", slug, length)
+	_, err = fmt.Fprintf(
+		conn,
+		"POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; "+
+			"boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n",
+		slug, length,
+	)
 	a.NoErr(err)
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	a.NoErr(err)
@@ -387,7 +448,9 @@ func TestBrokenTransfers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	_, slug := a.Ask(map[string]any{"maxUploads": 1, "maxTotalSize": 200_000, "perUserUploadLimit": 1, "maxFileSize": 150_000})
+	_, slug := a.Ask(map[string]any{
+		"maxUploads": 1, "maxTotalSize": 200_000, "perUserUploadLimit": 1, "maxFileSize": 150_000,
+	})
 	const head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
 	for range 3 {
 		conn := half(a, slug, "Content-Length: 190000")
@@ -398,17 +461,25 @@ func TestBrokenTransfers(t *testing.T) {
 		large := apitest.File("b.txt", "", strings.Repeat("x", 150_001))
 		a.Leave(slug, nil, nil, large).Want(403) // its place is taken while it sends
 		is.NoErr(conn.Close())
-		apitest.Eventually(t, "the place is not given back", func() bool { return a.Leave(slug, nil, nil, large).Status == 413 })
+		apitest.Eventually(t, "the place is not given back", func() bool {
+			return a.Leave(slug, nil, nil, large).Status == 413
+		})
 	}
-	for _, body := range []string{"", head, head + "abc", "--b\r\n" + strings.Repeat("x", 100_000), head + "x\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--"} {
+	for _, body := range []string{
+		"", head, head + "abc", "--b\r\n" + strings.Repeat("x", 100_000),
+		head + "x\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--",
+	} {
 		g := a.Do(apitest.Request{
 			Method: "POST", Path: "/api/v1/upload-requests/p/" + slug + "/files", Anyone: true, Raw: true, Body: strings.NewReader(body),
 			Header: http.Header{"Content-Type": {"multipart/form-data; boundary=b"}},
 		})
 		is.True(g.Status == 400 || g.Status == 403 && strings.Contains(body, "y\r\n"))
 	}
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/upload-requests/p/" + slug + "/files", Anyone: true, Raw: true, JSON: `{}`}).Want(415)
-	a.Leave(slug, nil, nil, apitest.File("b.txt", "", strings.Repeat("x", 150_000))).Want(201) // there is all the room there was
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/upload-requests/p/" + slug + "/files", Anyone: true, Raw: true, JSON: `{}`,
+	}).Want(415)
+	// there is all the room there was
+	a.Leave(slug, nil, nil, apitest.File("b.txt", "", strings.Repeat("x", 150_000))).Want(201)
 	is.Equal(a.Get("/api/v1/upload-requests/queue").Want(200).At("total"), 1.0)
 	n := 0
 	for _, err := range a.Server.Blobs.All() {
@@ -429,7 +500,12 @@ func TestUploadLinkFullDisk(t *testing.T) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(a.URL, "http://"))
 		is.NoErr(err)
 		defer conn.Close()
-		_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", slug, length)
+		_, err = fmt.Fprintf(
+			conn,
+			"POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; "+
+				"boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+			slug, length,
+		)
 		is.NoErr(err)
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		is.NoErr(err)
@@ -456,7 +532,9 @@ func TestProofOfWork(t *testing.T) {
 	try("X-Captcha-Token", token).Want(201)
 	is.Equal(a.CodeOf(try("X-Captcha-Token", token), 400), "captcha_required") // once
 	verify := func(token string) *apitest.Answer {
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": token}})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": token},
+		})
 	}
 	is.Equal(a.CodeOf(verify(token), 400), "captcha_required")
 	got := verify(a.Solve()).Want(200)
@@ -535,13 +613,18 @@ func TestCaptchaProvider(t *testing.T) {
 	a.Server.Challenges.Wait = 500 * time.Millisecond
 	set := func(fields map[string]any) *apitest.Answer { return a.Patch("/api/v1/admin/settings", fields) }
 	set(map[string]any{"captchaProvider": "turnstile"}).Want(422) // without its keys
-	got := set(map[string]any{"captchaProvider": "turnstile", "captchaSiteKey": "site", "captchaSecret": "hush", "captchaVerifyUrl": provider.URL + "/siteverify"}).Want(200)
+	got := set(map[string]any{
+		"captchaProvider": "turnstile", "captchaSiteKey": "site", "captchaSecret": "hush",
+		"captchaVerifyUrl": provider.URL + "/siteverify",
+	}).Want(200)
 	is.Equal(got.At("data.hasCaptchaSecret"), true)
 	is.True(!bytes.Contains(got.Body, []byte("hush")))
 	is.True(!bytes.Contains(a.Get("/api/v1/admin/settings").Want(200).Body, []byte("hush")))
 	_, slug := a.Ask(map[string]any{"requiresCaptcha": true})
 	is.Equal(a.Visit("/api/v1/upload-requests/p/"+slug).Want(200).At("captcha.siteKey"), "site")
-	is.True(strings.Contains(a.Visit("/up/"+slug).Want(200).Header.Get("Content-Security-Policy"), "challenges.cloudflare.com"))
+	is.True(strings.Contains(
+		a.Visit("/up/"+slug).Want(200).Header.Get("Content-Security-Policy"), "challenges.cloudflare.com",
+	))
 	try := func() *apitest.Answer {
 		return a.Leave(slug, http.Header{"X-Captcha-Token": {"tok"}}, nil, apitest.File("a", "", "x"))
 	}
@@ -554,7 +637,9 @@ func TestCaptchaProvider(t *testing.T) {
 	how(says(200, `{"success":true,"hostname":"x"}`))
 	try().Want(201)
 	is.Equal(*asked.Load(), url.Values{"secret": {"hush"}, "response": {"tok"}, "remoteip": {"127.0.0.1"}})
-	pass := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": "tok"}}).Want(200).Text("pass")
+	pass := a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": "tok"},
+	}).Want(200).Text("pass")
 	how(says(200, `{"success":false,"error-codes":["timeout-or-duplicate"]}`))
 	is.Equal(a.CodeOf(try(), 400), "captcha_required")
 	a.Leave(slug, http.Header{"X-Captcha-Pass": {pass}}, nil, apitest.File("a", "", "x")).Want(201)
@@ -592,13 +677,18 @@ func TestConfiguredCaptcha(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t, func(c *web.Config) {
-		c.Captcha = captcha.Config{Provider: people.CaptchaHCaptcha, SiteKey: "site", Secret: "hush", VerifyURL: "http://127.0.0.1:1/"}
+		c.Captcha = captcha.Config{
+			Provider: people.CaptchaHCaptcha, SiteKey: "site", Secret: "hush", VerifyURL: "http://127.0.0.1:1/",
+		}
 	})
 	_, slug := a.Ask(map[string]any{"requiresCaptcha": true})
 	provider := func() any { return a.Visit("/api/v1/upload-requests/p/" + slug).Want(200).At("captcha") }
 	is.Equal(provider(), map[string]any{"provider": "hcaptcha", "siteKey": "site"})
 	a.Visit("/api/v1/captcha/challenge").Want(404)
-	is.Equal(a.Leave(slug, http.Header{"X-Captcha-Token": {"tok"}}, nil, apitest.File("a", "", "x")).Want(503).Text("code"), "captcha_unavailable")
+	is.Equal(
+		a.Leave(slug, http.Header{"X-Captcha-Token": {"tok"}}, nil, apitest.File("a", "", "x")).Want(503).Text("code"),
+		"captcha_unavailable",
+	)
 	set := a.Get("/api/v1/admin/settings").Want(200)
 	is.Equal(set.At("data.captchaProvider"), nil)
 	is.Equal(set.At("data.hasCaptchaSecret"), false)
@@ -619,7 +709,11 @@ func TestMessageBounds(t *testing.T) {
 	a.Leave(slug, nil, map[string]string{"message": lines}, apitest.File("a", "", "x")).Want(201)
 	is.Equal(a.Get("/api/v1/upload-requests/"+id+"/queue").Text("items.0.message"), strings.ReplaceAll(lines, "\r", ""))
 	for _, bad := range []map[string]string{
-		{"message": strings.Repeat("é", inbox.MaxMessage+1)}, {"message": "a\x00b"}, {"message": "\xff"}, {"name": "a\x00"}, {"name": strings.Repeat("é", inbox.MaxSenderName+1)},
+		{
+			"message": strings.Repeat("é", inbox.MaxMessage+1),
+		}, {"message": "a\x00b"}, {"message": "\xff"}, {"name": "a\x00"}, {
+			"name": strings.Repeat("é", inbox.MaxSenderName+1),
+		},
 	} {
 		g := a.Leave(slug, nil, bad, apitest.File("a", "", "x"))
 		is.Equal(g.Status, 422)
@@ -660,7 +754,10 @@ func TestStalledSender(t *testing.T) {
 	is.NoErr(errors.Join(one.Close(), two.Close()))
 	is.Equal(a.CodeOf(chunked(5<<20+1), 403), "limit_reached")
 	is.Equal(a.CodeOf(a.Leave(slug, nil, nil, apitest.File("b", "", strings.Repeat("y", 6<<20))), 403), "limit_reached")
-	a.Leave(slug, nil, nil, apitest.File("c", "", strings.Repeat("y", 1<<20-100)), apitest.File("d", "", strings.Repeat("y", 300))).Want(201)
+	a.Leave(
+		slug, nil, nil, apitest.File("c", "", strings.Repeat("y", 1<<20-100)),
+		apitest.File("d", "", strings.Repeat("y", 300)),
+	).Want(201)
 	chunked(4<<20 - 200).Want(201) // no place was lost
 }
 
@@ -677,7 +774,9 @@ func TestSendersBehindProxies(t *testing.T) {
 		})
 		_, slug := a.Ask(map[string]any{"perUserUploadLimit": 1})
 		var got []int
-		for _, from := range []string{"2001:db8:0:1::1", "2001:db8:0:1:ffff::2", "2001:db8:0:9::1, 2001:db8:0:1::3", "2001:db8:0:2::1", "::ffff:192.0.2.1"} {
+		for _, from := range []string{
+			"2001:db8:0:1::1", "2001:db8:0:1:ffff::2", "2001:db8:0:9::1, 2001:db8:0:1::3", "2001:db8:0:2::1", "::ffff:192.0.2.1",
+		} {
 			got = append(got, a.Leave(slug, http.Header{"X-Forwarded-For": {from}}, nil, apitest.File("a", "", "x")).Status)
 		}
 		is.Equal(got, want)
@@ -701,7 +800,10 @@ func TestRequestSlugsAreNotTriedOut(t *testing.T) {
 			a.Leave(fmt.Sprintf("guess%d", i), nil, nil, apitest.File("a", "", "x")).Want(404)
 		}
 	}
-	for _, g := range []*apitest.Answer{a.Visit("/up/" + slug), a.Visit("/api/v1/upload-requests/p/" + slug), a.Leave(slug, nil, nil, apitest.File("a", "", "x"))} {
+	for _, g := range []*apitest.Answer{
+		a.Visit("/up/" + slug), a.Visit("/api/v1/upload-requests/p/" + slug),
+		a.Leave(slug, nil, nil, apitest.File("a", "", "x")),
+	} {
 		is.Equal(g.Status, 429)
 		is.True(g.Header.Get("Retry-After") != "")
 	}

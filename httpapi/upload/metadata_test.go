@@ -58,9 +58,15 @@ func TestMetadataRemoved(t *testing.T) {
 					is.Equal(got.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/%d", from, end-1, n))
 				}
 			}
-			is.Equal(a.Send("GET", "/x/pic", "Range", fmt.Sprintf("bytes=%d-", n)).Want(416).Header.Get("Content-Range"), fmt.Sprintf("bytes */%d", n))
+			is.Equal(
+				a.Send("GET", "/x/pic", "Range", fmt.Sprintf("bytes=%d-", n)).Want(416).Header.Get("Content-Range"),
+				fmt.Sprintf("bytes */%d", n),
+			)
 			is.Equal(string(a.Send("GET", "/x/pic", "Range", "bytes=-5").Want(206).Body), clean[n-5:])
-			is.Equal(a.Send("GET", "/x/pic", "Range", "bytes=0-4", "If-Range", owner.Header.Get("Etag")).Want(200).Body, got.Body) // the tag of other bytes
+			// the tag of other bytes
+			is.Equal(
+				a.Send("GET", "/x/pic", "Range", "bytes=0-4", "If-Range", owner.Header.Get("Etag")).Want(200).Body, got.Body,
+			)
 			several := a.Send("GET", "/x/pic", "Range", "bytes=10-19,-7").Want(206)
 			_, params, err := mime.ParseMediaType(several.Header.Get("Content-Type"))
 			is.NoErr(err)
@@ -105,10 +111,18 @@ func TestMetadataOfOthers(t *testing.T) {
 		{"a.jpg", jpeg[:300], "unreadable"},
 	} {
 		slug := fmt.Sprint("s", i)
-		is.Equal(a.Upload(map[string]string{"isPublic": "true", "slug": slug}, apitest.File(c.name, "", c.content)).Want(201).At("metadata"), c.want)
+		is.Equal(
+			a.Upload(
+				map[string]string{"isPublic": "true", "slug": slug}, apitest.File(c.name, "", c.content),
+			).Want(201).At("metadata"),
+			c.want,
+		)
 		is.Equal(string(a.Send("GET", "/x/"+slug).Want(200).Body), c.content)
 	}
-	is.Equal(a.Upload(map[string]string{"stripMetadata": "false"}, apitest.File("b.jpg", "", jpeg)).Want(201).At("metadata"), "kept")
+	is.Equal(
+		a.Upload(map[string]string{"stripMetadata": "false"}, apitest.File("b.jpg", "", jpeg)).Want(201).At("metadata"),
+		"kept",
+	)
 }
 
 // TestMetadataOfLast: who had the last view of a file goes on reading the same bytes after the file is gone, also at the
@@ -123,7 +137,9 @@ func TestMetadataOfLast(t *testing.T) {
 		far := a.Guest()
 		first := far.See("GET", "/x/pic", "Host", apitest.ContentHost, "Range", "bytes=0-99").Want(206)
 		is.Equal(string(first.Body), c.want[:100])
-		rest := far.See("GET", "/x/pic", "Host", apitest.ContentHost, "Range", "bytes=100-", "If-Range", first.Header.Get("Etag")).Want(206)
+		rest := far.See(
+			"GET", "/x/pic", "Host", apitest.ContentHost, "Range", "bytes=100-", "If-Range", first.Header.Get("Etag"),
+		).Want(206)
 		is.Equal(string(rest.Body), c.want[100:])
 		a.Get("/api/v1/files/pic").Want(404)
 	}
@@ -180,7 +196,9 @@ func TestMetadataByName(t *testing.T) {
 			return a.Upload(nil, apitest.File("x.mov", "", film)).Want(http.StatusCreated).Text("slug")
 		},
 		"form, name": func() string {
-			return a.Upload(map[string]string{"name": "x.mov"}, apitest.File("blob", "", film)).Want(http.StatusCreated).Text("slug")
+			return a.Upload(
+				map[string]string{"name": "x.mov"}, apitest.File("blob", "", film),
+			).Want(http.StatusCreated).Text("slug")
 		},
 	} {
 		t.Run(way, func(t *testing.T) {

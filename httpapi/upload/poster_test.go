@@ -21,7 +21,10 @@ func TestPosters(t *testing.T) {
 	slug := a.Upload(map[string]string{"isPublic": "true"}, film).Want(201).Text("slug")
 	at := "/api/v1/files/" + slug + "/poster"
 	put := func(path, body string) *apitest.Answer {
-		return a.Do(apitest.Request{Method: "PUT", Path: path, Raw: true, Body: strings.NewReader(body), Header: apitest.WithHeader("Content-Type", "application/octet-stream")})
+		return a.Do(apitest.Request{
+			Method: "PUT", Path: path, Raw: true, Body: strings.NewReader(body),
+			Header: apitest.WithHeader("Content-Type", "application/octet-stream"),
+		})
 	}
 	a.Get("/t/" + slug).Want(204)
 	a.Guest().See("GET", "/t/"+slug).Want(404)

@@ -26,14 +26,18 @@ func TestProofOfWork2(t *testing.T) {
 			counter++
 		}
 		payload, err := json.Marshal(map[string]any{
-			"challenge": c, "solution": map[string]any{"counter": counter, "derivedKey": c.Parameters.Key(counter), "time": 12.5},
+			"challenge": c, "solution": map[string]any{
+				"counter": counter, "derivedKey": c.Parameters.Key(counter), "time": 12.5,
+			},
 		})
 		is.NoErr(err)
 		return string(payload)
 	}
 	verify := func(payload string) *apitest.Answer {
 		token := base64.StdEncoding.EncodeToString([]byte(payload))
-		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": token}})
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": token},
+		})
 	}
 	good := solve()
 	for _, change := range [][2]string{

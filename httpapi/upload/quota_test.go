@@ -38,14 +38,18 @@ func TestPromisesLeaveQuota(t *testing.T) {
 	for way, store := range map[string]func(a *apitest.App) (stored bool){
 		"form": func(a *apitest.App) bool { return a.Upload(nil, apitest.File("a.txt", "", content)).Status == 201 },
 		"tus": func(a *apitest.App) bool {
-			begun := a.SendTus("POST", "/api/v1/tus", "", "Upload-Length", "40000", "Upload-Metadata", apitest.Meta("filename", "a.txt"))
+			begun := a.SendTus(
+				"POST", "/api/v1/tus", "", "Upload-Length", "40000", "Upload-Metadata", apitest.Meta("filename", "a.txt"),
+			)
 			if begun.Status != 201 {
 				return false
 			}
 			return a.Piece(begun.Header.Get("Location"), 0, content).Status == 204
 		},
 		"tus of unknown length": func(a *apitest.App) bool {
-			begun := a.SendTus("POST", "/api/v1/tus", "", "Upload-Defer-Length", "1", "Upload-Metadata", apitest.Meta("filename", "a.txt")).Want(201)
+			begun := a.SendTus(
+				"POST", "/api/v1/tus", "", "Upload-Defer-Length", "1", "Upload-Metadata", apitest.Meta("filename", "a.txt"),
+			).Want(201)
 			return a.Piece(begun.Header.Get("Location"), 0, content).Status == 204
 		},
 		"remote upload": func(a *apitest.App) bool {
@@ -60,9 +64,13 @@ func TestPromisesLeaveQuota(t *testing.T) {
 		"share sheet": func(a *apitest.App) bool {
 			return a.Do(a.ShareSheet(nil, apitest.File("a.txt", "", content))).Status == 303
 		},
-		"text in share sheet": func(a *apitest.App) bool { return a.Do(a.ShareSheet(map[string]string{"text": content})).Status == 303 },
+		"text in share sheet": func(a *apitest.App) bool {
+			return a.Do(a.ShareSheet(map[string]string{"text": content})).Status == 303
+		},
 		"import": func(a *apitest.App) bool {
-			return a.MovedIn(a.MoveIn(map[string]string{"format": "folder"}, "a.zip", zipped.String())).At("data.made.file") == 1.0
+			return a.MovedIn(a.MoveIn(
+				map[string]string{"format": "folder"}, "a.zip", zipped.String(),
+			)).At("data.made.file") == 1.0
 		},
 		"note": func(a *apitest.App) bool {
 			return a.Post("/api/v1/notes", map[string]any{"title": "a", "content": content}).Status == 201

@@ -44,7 +44,10 @@ func TestNameOf(t *testing.T) {
 		is := is.New(t)
 		u, err := url.Parse(c.address)
 		is.NoErr(err)
-		is.Equal(nameOf(&http.Response{Header: http.Header{"Content-Disposition": {c.disposition}}, Request: &http.Request{URL: u}}), c.want)
+		is.Equal(
+			nameOf(&http.Response{Header: http.Header{"Content-Disposition": {c.disposition}}, Request: &http.Request{URL: u}}),
+			c.want,
+		)
 	}
 }
 

@@ -72,7 +72,10 @@ func TestRemoteUpload(t *testing.T) {
 	is.Equal(file.Text("data.description"), "from afar")
 	is.Equal(file.Text("data.folder.name"), "Afar")
 	is.Equal(len(file.At("data.tags").([]any)), 3)
-	is.Equal([]any{file.At("data.isPublic"), file.At("data.hasPassword"), file.At("data.maxViews"), file.At("data.maxViewsAction"), file.At("data.expiresAt")},
+	is.Equal([]any{
+		file.At("data.isPublic"), file.At("data.hasPassword"), file.At("data.maxViews"), file.At("data.maxViewsAction"),
+		file.At("data.expiresAt"),
+	},
 		[]any{true, true, 3.0, "delete", "2099-01-01T00:00:00.000Z"})
 	is.Equal(a.Visit("/x/summer", "x-share-password", "open sesame").Status, 200)
 
@@ -106,25 +109,40 @@ func TestRemoteUpload(t *testing.T) {
 // What is said beside the files is said of each that does not say otherwise.
 func TestRemoteUploadShares(t *testing.T) {
 	t.Parallel()
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.URL.Path)
+	}))
 	t.Cleanup(target.Close)
 	for _, tt := range []struct {
 		name, body string
 		locked     []bool
 		says       []string
 	}{
-		{"items", `{"items":[{"url":"T/a"},{"url":"T/b","description":"own","isPublic":false,"password":null}],"password":"secret","description":"all","isPublic":true}`, []bool{true, true}, []string{"all", "own"}},
+		{
+			"items",
+			`{"items":[{"url":"T/a"},{"url":"T/b","description":"own","isPublic":false,"password":null}],"password":"secret","description":"all","isPublic":true}`,
+			[]bool{true, true},
+			[]string{"all", "own"},
+		},
 		{"one item", `{"items":{"url":"T/a"},"password":"secret","description":"all"}`, []bool{true}, []string{"all"}},
 		{"one address", `{"urls":"T/a","password":"secret"}`, []bool{true}, []string{""}},
-		{"addresses", `{"urls":["T/a","T/b"],"url":"T/c","password":"secret"}`, []bool{true, true, true}, []string{"", "", ""}},
-		{"an item's own password", `{"items":[{"url":"T/a","password":""}],"password":"secret"}`, []bool{false}, []string{""}},
+		{
+			"addresses", `{"urls":["T/a","T/b"],"url":"T/c","password":"secret"}`,
+			[]bool{true, true, true},
+			[]string{"", "", ""},
+		},
+		{
+			"an item's own password", `{"items":[{"url":"T/a","password":""}],"password":"secret"}`, []bool{false}, []string{""},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			a := apitest.Start(t)
 			a.Fetching(t)
-			jobs := a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, JSON: strings.ReplaceAll(tt.body, "T/", target.URL+"/"), Raw: true}).Want(202).At("jobs").([]any)
+			jobs := a.Do(apitest.Request{
+				Method: "POST", Path: apitest.RemoteAt, JSON: strings.ReplaceAll(tt.body, "T/", target.URL+"/"), Raw: true,
+			}).Want(202).At("jobs").([]any)
 			is.Equal(len(jobs), len(tt.locked))
 			for i, job := range jobs {
 				done := a.StateOf(apitest.RemoteAt+"/"+job.(map[string]any)["id"].(string), "done")
@@ -158,10 +176,19 @@ func TestRemoteUploadRefuses(t *testing.T) {
 	}{
 		{`{}`, map[string]any{"url": "is required, unless there are urls or items"}},
 		{`{"urls":[],"items":null}`, map[string]any{"url": "is required, unless there are urls or items"}},
-		{`{"url":"ftp://example.org/a","isPublic":"yes"}`, map[string]any{"url": "must be an absolute http or https address", "isPublic": "must be true or false"}},
+		{
+			`{"url":"ftp://example.org/a","isPublic":"yes"}`,
+			map[string]any{"url": "must be an absolute http or https address", "isPublic": "must be true or false"},
+		},
 		{`{"url":""}`, map[string]any{"url": "must not be empty"}},
 		{`{"url":5}`, map[string]any{"url": "must be text"}},
-		{`{"url":"http://127.0.0.1/"}`, map[string]any{"url": "must be an address that the server may call: the host 127.0.0.1 has the address 127.0.0.1, which is the server itself; an administrator can allow it with --allow-outbound 127.0.0.1"}},
+		{
+			`{"url":"http://127.0.0.1/"}`,
+			map[string]any{
+				"url": "must be an address that the server may call: the host 127.0.0.1 has the address 127.0.0.1, which is the " +
+					"server itself; an administrator can allow it with --allow-outbound 127.0.0.1",
+			},
+		},
 		{`{"url":"http://u:p@example.org/"}`, map[string]any{"url": "must not carry a user name or a password"}},
 		{`{"urls":7,"items":"https://example.org/a"}`, map[string]any{"urls": "must be a list", "items": "must be a list"}},
 		{`{"items":{"slug":"one"}}`, map[string]any{"items": "has a bad entry: number 1: url is required"}},
@@ -170,15 +197,32 @@ func TestRemoteUploadRefuses(t *testing.T) {
 		}},
 		{`{"urls":["https://example.org/a","nonsense",null,7],"maxViews":0}`, map[string]any{
 			"maxViews": "must be a whole number from 1 to 2147483647",
-			"urls":     "has a bad entry: number 2 must be an absolute http or https address; number 3 is required; number 4 must be text",
+			"urls": "has a bad entry: number 2 must be an absolute http or https address; number 3 is required; number 4 " +
+				"must be text",
 		}},
 		{`{"items":[{"url":"https://example.org/a"},{"slug":"api"},{"url":"https://example.org/a","expiresAt":"2020-01-01T00:00:00Z"}]}`, map[string]any{
-			"items": "has a bad entry: number 2: slug is an address of the site itself; choose another, such as my-api; url is required; number 3: expiresAt must be in the future",
+			"items": "has a bad entry: number 2: slug is an address of the site itself; choose another, such as my-api; url " +
+				"is required; number 3: expiresAt must be in the future",
 		}},
-		{`{"items":[{"url":"https://example.org/a"},"https://example.org/a"]}`, map[string]any{"items": "has a bad entry: number 2 must be an object"}},
-		{`{"urls":["https://example.org/a","https://example.org/b"],"slug":"one","name":"x"}`, map[string]any{"slug": "can be given to one file only; use items", "name": "can be given to one file only; use items"}},
+		{
+			`{"items":[{"url":"https://example.org/a"},"https://example.org/a"]}`,
+			map[string]any{"items": "has a bad entry: number 2 must be an object"},
+		},
+		{
+			`{"urls":["https://example.org/a","https://example.org/b"],"slug":"one","name":"x"}`,
+			map[string]any{
+				"slug": "can be given to one file only; use items", "name": "can be given to one file only; use items",
+			},
+		},
 		{map[string]any{"urls": many(101)}, map[string]any{"urls": "must have at most 100 entries"}},
-		{map[string]any{"items": bad}, map[string]any{"items": "has a bad entry: " + strings.Join(slices.Repeat([]string{"number X: url is required"}, upload.MaxReported), "; ") + "; and 2 more"}},
+		{
+			map[string]any{"items": bad},
+			map[string]any{
+				"items": "has a bad entry: " + strings.Join(
+					slices.Repeat([]string{"number X: url is required"}, upload.MaxReported), "; ",
+				) + "; and 2 more",
+			},
+		},
 		{map[string]any{"items": secrets}, map[string]any{"password": "must not be more than 10 different ones"}},
 	} {
 		got := a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, JSON: c.body, Raw: true}).Want(422).At("fields")
@@ -191,7 +235,13 @@ func TestRemoteUploadRefuses(t *testing.T) {
 	}
 	a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, JSON: `[]`, Raw: true}).Want(400)
 	a.Post("/api/v1/notes", map[string]any{"content": "c", "slug": "mine"}).Want(201)
-	is.Equal(a.Post(apitest.RemoteAt, map[string]any{"items": []any{map[string]any{"url": fine}, map[string]any{"url": fine, "slug": "mine"}}}).Want(409).Text("code"), "slug_taken")
+	is.Equal(
+		a.Post(
+			apitest.RemoteAt,
+			map[string]any{"items": []any{map[string]any{"url": fine}, map[string]any{"url": fine, "slug": "mine"}}},
+		).Want(409).Text("code"),
+		"slug_taken",
+	)
 	is.Equal(string(a.Get(apitest.RemoteAt).Body), `{"jobs":[]}`) // all or none
 	is.Equal(len(a.Post(apitest.RemoteAt, map[string]any{"urls": many(100)}).Want(202).At("jobs").([]any)), 100)
 	is.Equal(a.Post(apitest.RemoteAt, map[string]any{"url": fine}).Want(403).Text("code"), "too_many_remote_uploads")
@@ -227,7 +277,9 @@ func TestRemoteUploadKeeps(t *testing.T) {
 		`{"newTags":["` + blank + `x"],"tagIds":"[]"}`:         `{"newTags":["x"],"tagIds":[]}`,
 		`{"newTags":"a` + blank + `, b","folderName":" F  g"}`: `{"folderName":"F g","newTags":["a","b"]}`,
 	} {
-		a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, JSON: `{"url":"https://example.org/",` + body[1:], Raw: true}).Want(202)
+		a.Do(apitest.Request{
+			Method: "POST", Path: apitest.RemoteAt, JSON: `{"url":"https://example.org/",` + body[1:], Raw: true,
+		}).Want(202)
 		is.NoErr(a.Server.Store.View(func(tx *kv.Tx) error {
 			all, err := jobs.Fetches(tx, a.User.ID)
 			is.Equal(all[len(all)-1].Fields, want)
@@ -244,7 +296,9 @@ func TestRemoteUploadUnbounded(t *testing.T) {
 	t.Parallel()
 	a := apitest.Start(t, func(c *web.Config) { c.MaxUpload = math.MaxInt64 })
 	a.Fetching(t)
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "content")
+	}))
 	t.Cleanup(target.Close)
 	is.Equal(a.StateOf(a.Remote(map[string]any{"url": target.URL}), "done").At("data.bytes"), 7.0)
 }
@@ -301,17 +355,43 @@ func TestRemoteUploadHostile(t *testing.T) {
 			}
 		}, state: "failed", why: tooLarge},
 		{name: "says it is too long", serve: status(200, "Content-Length", "1048577"), state: "failed", why: tooLarge},
-		{name: "the largest", serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }, state: "done"},
-		{name: "a byte more", serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) }, state: "failed", why: tooLarge},
-		{name: "says it is longer than any", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nabc"), state: "waiting", why: "The other server cannot be reached: "},
-		{name: "negative", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc"), state: "waiting", why: "The other server cannot be reached: "},
-		{name: "shorter than it says", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), state: "waiting", why: "The connection broke off after 3 bytes."},
+		{name: "the largest", serve: func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 1<<20))
+		}, state: "done"},
+		{name: "a byte more", serve: func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 1<<20+1))
+		}, state: "failed", why: tooLarge},
+		{
+			name: "says it is longer than any", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nabc"),
+			state: "waiting", why: "The other server cannot be reached: ",
+		},
+		{
+			name: "negative", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc"), state: "waiting",
+			why: "The other server cannot be reached: ",
+		},
+		{
+			name: "shorter than it says", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), state: "waiting",
+			why: "The connection broke off after 3 bytes.",
+		},
 		{name: "longer than it says", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef"), state: "done"},
-		{name: "breaks off in a chunk", serve: raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n5\r\nab"), state: "waiting", why: "The connection broke off after 7 bytes."},
-		{name: "chunks that are none", serve: raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabcde"), state: "waiting", why: "The connection broke off after 0 bytes."},
-		{name: "no HTTP", serve: raw("SSH-2.0-OpenSSH_9.9\r\n"), state: "waiting", why: "The other server cannot be reached: "},
+		{
+			name:  "breaks off in a chunk",
+			serve: raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n5\r\nab"), state: "waiting",
+			why: "The connection broke off after 7 bytes.",
+		},
+		{
+			name: "chunks that are none", serve: raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabcde"),
+			state: "waiting", why: "The connection broke off after 0 bytes.",
+		},
+		{
+			name: "no HTTP", serve: raw("SSH-2.0-OpenSSH_9.9\r\n"), state: "waiting",
+			why: "The other server cannot be reached: ",
+		},
 		{name: "nothing", serve: raw(""), state: "waiting", why: "The other server closed the connection without an answer."},
-		{name: "a head without end", serve: raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10)), state: "waiting", why: "The other server cannot be reached: "},
+		{
+			name: "a head without end", serve: raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10)), state: "waiting",
+			why: "The other server cannot be reached: ",
+		},
 		{name: "204", serve: status(204), state: "failed", why: "The other server has no content there (204)."},
 		{name: "206", serve: status(206), state: "failed", why: "The other server answered 206 Partial Content."},
 		{name: "304", serve: status(304), state: "failed", why: "The other server answered 304 Not Modified."},
@@ -320,10 +400,22 @@ func TestRemoteUploadHostile(t *testing.T) {
 		{name: "to itself", serve: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusFound)
 		}, state: "failed", why: "The address has more than 10 redirects."},
-		{name: "inside", serve: status(302, "Location", "http://127.0.0.1:1/"), state: "failed", why: "The host 127.0.0.1 has the address 127.0.0.1, which is the server itself"},
-		{name: "to the metadata", serve: status(302, "Location", "http://169.254.169.254/latest/"), state: "failed", why: "The host 169.254.169.254 has the address"},
-		{name: "to a file", serve: status(302, "Location", "file:///etc/passwd"), state: "failed", why: "The host  is not an http or https address."},
-		{name: "to nowhere", serve: status(302, "Location", "http://nowhere.example/"), state: "waiting", why: "The other server cannot be reached: the host nowhere.example cannot be found"},
+		{
+			name: "inside", serve: status(302, "Location", "http://127.0.0.1:1/"), state: "failed",
+			why: "The host 127.0.0.1 has the address 127.0.0.1, which is the server itself",
+		},
+		{
+			name: "to the metadata", serve: status(302, "Location", "http://169.254.169.254/latest/"), state: "failed",
+			why: "The host 169.254.169.254 has the address",
+		},
+		{
+			name: "to a file", serve: status(302, "Location", "file:///etc/passwd"), state: "failed",
+			why: "The host  is not an http or https address.",
+		},
+		{
+			name: "to nowhere", serve: status(302, "Location", "http://nowhere.example/"), state: "waiting",
+			why: "The other server cannot be reached: the host nowhere.example cannot be found",
+		},
 		{name: "packed", serve: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Header().Set("Content-Type", "text/html")
@@ -335,7 +427,9 @@ func TestRemoteUploadHostile(t *testing.T) {
 	for _, h := range all {
 		by["/"+url.PathEscape(h.name)] = h.serve
 	}
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { by[r.URL.EscapedPath()](w, r) }))
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		by[r.URL.EscapedPath()](w, r)
+	}))
 	t.Cleanup(target.Close)
 	u, err := url.Parse(target.URL)
 	if err != nil {
@@ -596,7 +690,9 @@ func TestRemoteUploadTurns(t *testing.T) {
 	is.Equal(running(), upload.FetchesAtOnce)
 	close(end)
 	next(6 + 2 + 9 - upload.FetchesAtOnce - 2)
-	apitest.Eventually(t, "they are not done", func() bool { return a.Get("/api/v1/files").At("total") == 6.0 && running() == 0 })
+	apitest.Eventually(t, "they are not done", func() bool {
+		return a.Get("/api/v1/files").At("total") == 6.0 && running() == 0
+	})
 	a.Clean()
 }
 
@@ -622,9 +718,14 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 				}
 			}))
 			t.Cleanup(target.Close)
-			id := a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, Key: key, JSON: map[string]any{"url": target.URL + "/a.bin"}}).Want(202).Text("jobs.0.id")
+			id := a.Do(apitest.Request{
+				Method: "POST", Path: apitest.RemoteAt, Key: key, JSON: map[string]any{"url": target.URL + "/a.bin"},
+			}).Want(202).Text("jobs.0.id")
 			fetch := func() (f *jobs.Fetch) {
-				a.NoErr(a.Server.Store.View(func(tx *kv.Tx) (err error) { f, err = jobs.ReadFetch(tx, ben.ID, uuid.MustParse(id)); return err }))
+				a.NoErr(a.Server.Store.View(func(tx *kv.Tx) (err error) {
+					f, err = jobs.ReadFetch(tx, ben.ID, uuid.MustParse(id))
+					return err
+				}))
 				return f
 			}
 			apitest.Eventually(t, "it does not run", func() bool { return fetch().State == jobs.FetchRuns })

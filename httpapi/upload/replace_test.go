@@ -22,7 +22,9 @@ import (
 // replace sends other bytes for the file at an address of the API.
 func replace(a *apitest.App, at, content string, header ...string) *apitest.Answer {
 	a.Helper()
-	return a.Do(apitest.Request{Method: "PUT", Path: at, Body: strings.NewReader(content), Header: apitest.WithHeader(header...)})
+	return a.Do(apitest.Request{
+		Method: "PUT", Path: at, Body: strings.NewReader(content), Header: apitest.WithHeader(header...),
+	})
 }
 
 // Other bytes appear under the same link, with their name and type, and the former ones come back.
@@ -30,11 +32,15 @@ func TestReplaceContent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	first := a.Upload(map[string]string{"isPublic": "true", "description": "words"}, apitest.File("a.txt", "text/plain", "one")).Want(201)
+	first := a.Upload(
+		map[string]string{"isPublic": "true", "description": "words"}, apitest.File("a.txt", "text/plain", "one"),
+	).Want(201)
 	slug, tag := first.Text("slug"), first.Header.Get("Etag")
 	at := "/api/v1/files/" + slug
 
-	second := replace(a, at+"/content?name=../b.html", "<!doctype html><p>two", "Content-Type", "text/html", "If-Match", tag).Want(200)
+	second := replace(
+		a, at+"/content?name=../b.html", "<!doctype html><p>two", "Content-Type", "text/html", "If-Match", tag,
+	).Want(200)
 	sum := sha256.Sum256([]byte("<!doctype html><p>two"))
 	for member, want := range map[string]any{
 		"id": first.Text("id"), "slug": slug, "originalName": "b.html", "mimeType": "text/html", "size": 21.0,
@@ -56,7 +62,9 @@ func TestReplaceContent(t *testing.T) {
 	is.Equal(a.Get(version).Want(200).Text("data.originalName"), "a.txt")
 	is.Equal(a.Get("/api/v1/trash").Want(200).Text("data.0.versionOf"), first.Text("id"))
 
-	third := a.Do(apitest.Request{Method: "POST", Path: version + "/restore", Header: apitest.WithHeader("If-Match", second.Header.Get("Etag"))}).Want(200)
+	third := a.Do(apitest.Request{
+		Method: "POST", Path: version + "/restore", Header: apitest.WithHeader("If-Match", second.Header.Get("Etag")),
+	}).Want(200)
 	is.Equal(third.Text("data.originalName"), "a.txt")
 	is.Equal(string(a.Visit("/x/"+slug).Want(200).Body), "one")
 	is.Equal(a.Get(at+"/versions").Want(200).At("data.0.size"), 21.0)
@@ -171,7 +179,9 @@ func TestReplacedFilm(t *testing.T) {
 	a.Get("/t/" + slug).Want(204)
 	picture()
 	version := at + "/versions/" + a.Get(at+"/versions").Want(200).Text("data.0.id")
-	a.Do(apitest.Request{Method: "POST", Path: version + "/restore", Header: apitest.WithHeader("If-Match", `"other"`)}).Want(412)
+	a.Do(apitest.Request{
+		Method: "POST", Path: version + "/restore", Header: apitest.WithHeader("If-Match", `"other"`),
+	}).Want(412)
 	a.Post(at+"/versions/"+uuid.NewString()+"/restore", nil).Want(404)
 	a.Get("/t/" + slug).Want(200) // nothing was changed
 	a.Post(version+"/restore", nil).Want(200)

@@ -35,7 +35,9 @@ func TestSenderMetadataIsShort(t *testing.T) {
 	a := apitest.Start(t)
 	_, slug := a.Ask(nil)
 	long := strings.Repeat("x", 5000)
-	at := a.BeginSending(slug, 1, "filename", long+".txt", "filetype", long, "name", "Bob"+strings.Repeat(" ", 5000), "other", long)
+	at := a.BeginSending(
+		slug, 1, "filename", long+".txt", "filetype", long, "name", "Bob"+strings.Repeat(" ", 5000), "other", long,
+	)
 	kept := a.Stranger("HEAD", at, "").Want(200).Header.Get("Upload-Metadata")
 	is.Equal(kept, apitest.Meta("filename", long[:record.MaxFileName-4]+".txt", "name", "Bob"))
 }
@@ -46,7 +48,13 @@ func TestSending(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	id, slug := a.Ask(map[string]any{"maxUploads": 2, "slug": "in"})
-	begun := a.Stranger("POST", web.RequestsPath+"/p/in/tus", "", "Upload-Length", "11", "Upload-Metadata", apitest.Meta("filename", "../Sea.txt", "filetype", "text/html", "name", "Bob", "message", "hi\r\nyou", "isPublic", "true", "slug", "mine")).Want(201)
+	begun := a.Stranger(
+		"POST", web.RequestsPath+"/p/in/tus", "", "Upload-Length", "11", "Upload-Metadata",
+		apitest.Meta(
+			"filename", "../Sea.txt", "filetype", "text/html", "name", "Bob", "message", "hi\r\nyou", "isPublic", "true", "slug",
+			"mine",
+		),
+	).Want(201)
 	at := begun.Header.Get("Location")
 	is.True(strings.HasPrefix(at, web.SentPath+"/") && len(at) >= len(web.SentPath)+1+22)
 	is.Equal(begun.Text("data.filename"), "Sea.txt")
@@ -62,7 +70,11 @@ func TestSending(t *testing.T) {
 	is.NoErr(err)
 	is.True(time.Until(ends) > 23*time.Hour)
 	head := a.Stranger("HEAD", at, "").Want(200)
-	is.Equal(head.Header.Get("Upload-Metadata"), apitest.Meta("filename", "../Sea.txt", "filetype", "text/html", "name", "Bob", "message", "hi\r\nyou")) // what is not known is not kept
+	// what is not known is not kept
+	is.Equal(
+		head.Header.Get("Upload-Metadata"),
+		apitest.Meta("filename", "../Sea.txt", "filetype", "text/html", "name", "Bob", "message", "hi\r\nyou"),
+	)
 	is.Equal(head.Header.Get("Upload-Offset"), "6")
 	is.Equal(head.Header.Get("Upload-Length"), "11")
 	is.Equal(head.Header.Get("Cache-Control"), "no-store")
@@ -77,7 +89,10 @@ func TestSending(t *testing.T) {
 	end := a.SendPiece(at, 6, "world").Want(204)
 	item := end.Header.Get("X-Kist-Item")
 	is.Equal(end.Header.Get("X-Kist-Status"), "pending")
-	is.Equal(end.Header.Get("X-Kist-Url")+end.Header.Get("X-Kist-Slug")+end.Header.Get("X-Kist-Id")+end.Header.Get("Upload-Metadata"), "")
+	is.Equal(
+		end.Header.Get("X-Kist-Url")+end.Header.Get("X-Kist-Slug")+end.Header.Get("X-Kist-Id")+end.Header.Get("Upload-Metadata"),
+		"",
+	)
 	queue := a.Get("/api/v1/upload-requests/queue").Want(200)
 	is.Equal(queue.Text("items.0.itemId"), item)
 	is.Equal(queue.Text("items.0.fileName"), "Sea.txt")
@@ -98,7 +113,9 @@ func TestSending(t *testing.T) {
 	is.Equal(seen.Text("data.filename"), "Sea.txt")
 	is.Equal(seen.Text("item.itemId"), item)
 	is.Equal(seen.Text("item.status"), "pending")
-	is.True(!strings.Contains(string(seen.Body), decided.Text("data.fileSlug")) && !strings.Contains(string(seen.Body), decided.Text("data.fileId")))
+	is.True(!strings.Contains(
+		string(seen.Body), decided.Text("data.fileSlug"),
+	) && !strings.Contains(string(seen.Body), decided.Text("data.fileId")))
 	a.SendPiece(at, 11, "").Want(204)
 	a.SendPiece(at, 11, "more").Want(413)
 	is.Equal(a.Stranger("DELETE", at, "").Want(409).Code(), "upload_complete")
@@ -116,13 +133,19 @@ func TestSending(t *testing.T) {
 
 	// Without approval it is a private file at once; all bytes may come with the first request.
 	_, direct := a.Ask(map[string]any{"requiresApproval": false})
-	one := a.Stranger("POST", web.RequestsPath+"/p/"+direct+"/tus", "zzz", "Upload-Length", "3", "Upload-Metadata", apitest.Meta("filename", "z.txt")).Want(201)
+	one := a.Stranger(
+		"POST", web.RequestsPath+"/p/"+direct+"/tus", "zzz", "Upload-Length", "3", "Upload-Metadata",
+		apitest.Meta("filename", "z.txt"),
+	).Want(201)
 	is.Equal(one.Text("item.status"), "approved")
 	is.Equal(a.Get("/api/v1/files").Want(200).At("data.0.originalName"), "z.txt")
 	is.Equal(a.Get("/api/v1/files").Want(200).At("data.0.isPublic"), false)
 	a.Visit("/x/" + a.Get("/api/v1/files").Text("data.0.slug")).Want(404)
 	for _, path := range []string{web.RequestsPath + "/p/" + slug + "/tus", at} {
-		is.Equal(a.Do(apitest.Request{Method: "OPTIONS", Path: path, Anyone: true}).Want(204).Header.Get("Tus-Extension"), "creation,creation-with-upload,expiration,checksum,termination")
+		is.Equal(
+			a.Do(apitest.Request{Method: "OPTIONS", Path: path, Anyone: true}).Want(204).Header.Get("Tus-Extension"),
+			"creation,creation-with-upload,expiration,checksum,termination",
+		)
 	}
 	part := a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "abc", "Upload-Length", "3", "Upload-Concat", "partial")
 	is.Equal(part.Want(400).Code(), "malformed") // nobody joins parts
@@ -137,10 +160,15 @@ func TestSendingWhileAsked(t *testing.T) {
 	const secret = "known"
 	asked := upload.SenderOperation(func(c *web.Request) error {
 		var q *inbox.Request
-		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { q, err = inbox.RequestAt(tx, slug); return err }); err != nil {
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+			q, err = inbox.RequestAt(tx, slug)
+			return err
+		}); err != nil {
 			return err
 		}
-		if _, _, err := inbox.BeginSenderUpload(c.Site.Store, t.Context(), q, inbox.Upload{Length: 11}, "here", secret); err != nil {
+		if _, _, err := inbox.BeginSenderUpload(
+			c.Site.Store, t.Context(), q, inbox.Upload{Length: 11}, "here", secret,
+		); err != nil {
 			t.Error(err)
 		}
 		return record.NotFound("upload") // as it was a moment ago
@@ -162,7 +190,10 @@ func TestSendingRepeated(t *testing.T) {
 	a := apitest.Start(t)
 	_, slug := a.Ask(map[string]any{"maxUploads": 1})
 	begin := func(key, name, body string) *apitest.Answer {
-		return a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", body, "Upload-Length", "6", "Upload-Metadata", apitest.Meta("filename", name), "Idempotency-Key", key)
+		return a.Stranger(
+			"POST", web.RequestsPath+"/p/"+slug+"/tus", body, "Upload-Length", "6", "Upload-Metadata",
+			apitest.Meta("filename", name), "Idempotency-Key", key,
+		)
 	}
 	at := begin("k", "a.txt", "abc").Want(201).Header.Get("Location")
 	again := begin("k", "a.txt", "abc").Want(201) // though the only place is taken
@@ -195,7 +226,9 @@ func TestSendingRepeatedLate(t *testing.T) {
 	a := apitest.Start(t)
 	_, slug := a.Ask(nil)
 	begin := func() *apitest.Answer {
-		return a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "6", "Idempotency-Key", "k").Want(201)
+		return a.Stranger(
+			"POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "6", "Idempotency-Key", "k",
+		).Want(201)
 	}
 	own := func() *apitest.Answer {
 		return a.SendTus("POST", upload.TusPath, "", "Upload-Length", "6", "Idempotency-Key", "k").Want(201)
@@ -213,7 +246,9 @@ func TestSendingRepeatedAtOnce(t *testing.T) {
 	t.Parallel()
 	a := apitest.Start(t)
 	_, slug := a.Ask(nil)
-	for name, path := range map[string]string{"owner": upload.TusPath, "sender": web.RequestsPath + "/p/" + slug + "/tus"} {
+	for name, path := range map[string]string{
+		"owner": upload.TusPath, "sender": web.RequestsPath + "/p/" + slug + "/tus",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := a.With(t)
@@ -231,7 +266,10 @@ func TestSendingRepeatedAtOnce(t *testing.T) {
 				for range 6 {
 					work.Go(func() {
 						for range 200 {
-							got := a.SendTusBy(name == "sender", "POST", path, "abcdef", "Upload-Length", "6", "Upload-Metadata", apitest.Meta("filename", "a.txt"), "Idempotency-Key", fmt.Sprint(round))
+							got := a.SendTusBy(
+								name == "sender", "POST", path, "abcdef", "Upload-Length", "6", "Upload-Metadata",
+								apitest.Meta("filename", "a.txt"), "Idempotency-Key", fmt.Sprint(round),
+							)
 							if got.Status != 201 { // ended by another, or busy
 								if got.Status != 409 && got.Status != 503 {
 									a.Errorf("POST: %d %s", got.Status, got.Body)
@@ -276,7 +314,10 @@ func TestSendingRepeatedEarly(t *testing.T) {
 	req, err := http.NewRequestWithContext(a.Context(), "POST", a.URL+path, r)
 	is.NoErr(err)
 	req.ContentLength = 6
-	req.Header = apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "6", "Idempotency-Key", "k", "X-Captcha-Token", token)
+	req.Header = apitest.WithHeader(
+		"Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "6", "Idempotency-Key", "k",
+		"X-Captcha-Token", token,
+	)
 	first := inBackground(req)
 	begun := func() (n int) {
 		a.NoErr(a.Server.Store.View(func(tx *kv.Tx) error {
@@ -346,7 +387,9 @@ func TestLeavingRepeated(t *testing.T) {
 // it, and gets its items, though the link is full and the captcha used up.
 func TestLeavingRepeatedAtOnce(t *testing.T) {
 	needs.Alone(t)
-	for name, of := range map[string]map[string]any{"full": {"maxUploads": 1}, "too much": {"maxTotalSize": 3}, "captcha": {"requiresCaptcha": true}} {
+	for name, of := range map[string]map[string]any{
+		"full": {"maxUploads": 1}, "too much": {"maxTotalSize": 3}, "captcha": {"requiresCaptcha": true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			a := apitest.Start(t)
@@ -404,16 +447,23 @@ func TestSendingRefuses(t *testing.T) {
 		body   string
 		header []string
 	}{
-		"no version":        {plain, 412, "tus_version", "", []string{"Tus-Resumable", ""}},
-		"no length":         {plain, 400, "malformed", "", []string{"Upload-Length", ""}},
-		"length deferred":   {plain, 400, "malformed", "", []string{"Upload-Length", "", "Upload-Defer-Length", "1"}},
-		"too large":         {plain, 413, "too_large", "", []string{"Upload-Length", "101"}},
-		"far too large":     {plain, 413, "too_large", "", []string{"Upload-Length", "9223372036854775807"}},
-		"more than said":    {plain, 413, "too_large", "12345678901", nil},
-		"type by name":      {plain, 415, "type_not_allowed", "", []string{"Upload-Metadata", apitest.Meta("filename", "a.png")}},
-		"no bytes":          {plain, 415, "unsupported_media_type", "x", []string{"Content-Type", "text/plain"}},
-		"long name":         {plain, 422, "invalid_fields", "", []string{"Upload-Metadata", apitest.Meta("filename", "a.txt", "name", strings.Repeat("x", 101))}},
-		"damaged":           {plain, 460, "checksum_mismatch", "1234567890", []string{"Upload-Checksum", "sha1 AAAAAAAAAAAAAAAAAAAAAAAAAAA="}},
+		"no version":      {plain, 412, "tus_version", "", []string{"Tus-Resumable", ""}},
+		"no length":       {plain, 400, "malformed", "", []string{"Upload-Length", ""}},
+		"length deferred": {plain, 400, "malformed", "", []string{"Upload-Length", "", "Upload-Defer-Length", "1"}},
+		"too large":       {plain, 413, "too_large", "", []string{"Upload-Length", "101"}},
+		"far too large":   {plain, 413, "too_large", "", []string{"Upload-Length", "9223372036854775807"}},
+		"more than said":  {plain, 413, "too_large", "12345678901", nil},
+		"type by name": {
+			plain, 415, "type_not_allowed", "", []string{"Upload-Metadata", apitest.Meta("filename", "a.png")},
+		},
+		"no bytes": {plain, 415, "unsupported_media_type", "x", []string{"Content-Type", "text/plain"}},
+		"long name": {
+			plain, 422, "invalid_fields", "",
+			[]string{"Upload-Metadata", apitest.Meta("filename", "a.txt", "name", strings.Repeat("x", 101))},
+		},
+		"damaged": {
+			plain, 460, "checksum_mismatch", "1234567890", []string{"Upload-Checksum", "sha1 AAAAAAAAAAAAAAAAAAAAAAAAAAA="},
+		},
 		"no password":       {locked, 401, "password_required", "", nil},
 		"wrong password":    {locked, 401, "wrong_password", "", []string{"X-Upload-Password", "no"}},
 		"no captcha":        {locked, 400, "captcha_required", "", []string{"X-Upload-Password", "sesame"}},
@@ -435,7 +485,10 @@ func TestSendingRefuses(t *testing.T) {
 	}))
 
 	// With both it goes, and what is there needs neither.
-	at := a.Stranger("POST", web.RequestsPath+"/p/"+locked+"/tus", "", "Upload-Length", "2", "X-Upload-Password", "sesame", "X-Captcha-Token", a.Solve()).Want(201).Header.Get("Location")
+	at := a.Stranger(
+		"POST", web.RequestsPath+"/p/"+locked+"/tus", "", "Upload-Length", "2", "X-Upload-Password", "sesame",
+		"X-Captcha-Token", a.Solve(),
+	).Want(201).Header.Get("Location")
 	is.Equal(a.SendPiece(at, 0, "ab").Want(204).Header.Get("X-Kist-Status"), "pending")
 }
 
@@ -447,7 +500,10 @@ func TestSendingTypes(t *testing.T) {
 	a := apitest.Start(t)
 	_, slug := a.Ask(map[string]any{"maxUploads": 1, "allowedTypes": []string{"image/png"}})
 	png, html := "\x89PNG\r\n\x1a\n"+strings.Repeat("x", 992), "<html>"+strings.Repeat("x", 994)
-	for name, pieces := range map[string][]int{"at once": {1000}, "the beginning first": {600, 400}, "in small ones": {3, 4, 504, 1, 488}, "by the byte": {511, 1, 488}} {
+	for name, pieces := range map[string][]int{
+		"at once": {1000}, "the beginning first": {600, 400}, "in small ones": {3, 4, 504, 1, 488},
+		"by the byte": {511, 1, 488},
+	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			at := a.BeginSending(slug, len(html), "filename", "a.png")
@@ -515,7 +571,9 @@ func TestRacingSendings(t *testing.T) {
 				answers := make([]*apitest.Answer, 100)
 				for i := range answers {
 					all.Go(func() {
-						answers[i] = a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "3000", "X-Forwarded-For", from(i))
+						answers[i] = a.Stranger(
+							"POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "3000", "X-Forwarded-For", from(i),
+						)
 					})
 				}
 				all.Wait()
@@ -555,7 +613,9 @@ func TestSendingToAClosedLink(t *testing.T) {
 		}, 404},
 		"removed": {func(a *apitest.App, id string) { a.Delete("/api/v1/upload-requests/" + id).Want(200) }, 404},
 		"over": {func(a *apitest.App, id string) {
-			a.Patch("/api/v1/upload-requests/"+id, map[string]any{"expiresAt": a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}).Want(200)
+			a.Patch(
+				"/api/v1/upload-requests/"+id, map[string]any{"expiresAt": a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+			).Want(200)
 			a.Clock.Advance(2 * time.Hour)
 		}, 410},
 		"its owner shut": {func(a *apitest.App, _ string) {
@@ -617,7 +677,10 @@ func TestSweepLeavesWhatIsSent(t *testing.T) {
 	req, err := http.NewRequestWithContext(t.Context(), "PATCH", a.URL+at, r)
 	is.NoErr(err)
 	req.ContentLength = int64(len(content))
-	req.Header = apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0", "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(sum[:]))
+	req.Header = apitest.WithHeader(
+		"Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0", "Upload-Checksum",
+		"sha256 "+base64.StdEncoding.EncodeToString(sum[:]),
+	)
 	answered := make(chan int, 1)
 	go func() {
 		status := 0

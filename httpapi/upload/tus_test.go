@@ -39,16 +39,26 @@ func TestTusDescribes(t *testing.T) {
 	for _, path := range []string{upload.TusPath, upload.TusPath + "/01890a5d-ac96-774b-bcce-b302099a8057"} {
 		got := a.Do(apitest.Request{Method: "OPTIONS", Path: path, Anyone: true}).Want(204)
 		is.Equal(got.Header.Get("Tus-Version"), "1.0.0")
-		is.Equal(got.Header.Get("Tus-Extension"), "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination")
+		is.Equal(
+			got.Header.Get("Tus-Extension"),
+			"creation,creation-with-upload,creation-defer-length,expiration,checksum,termination",
+		)
 		is.Equal(got.Header.Get("Tus-Checksum-Algorithm"), "sha1,sha256")
 		is.Equal(got.Header.Get("Tus-Max-Size"), fmt.Sprint(64<<20))
 	}
 	// A page of another origin may send and read what the protocol needs.
-	got := a.Do(apitest.Request{Method: "OPTIONS", Path: upload.TusPath, Anyone: true, Header: apitest.WithHeader("Origin", "https://elsewhere.example", "Access-Control-Request-Method", "PATCH")}).Want(204)
-	for _, name := range []string{"tus-resumable", "upload-length", "upload-offset", "upload-metadata", "upload-defer-length", "upload-checksum"} {
+	got := a.Do(apitest.Request{
+		Method: "OPTIONS", Path: upload.TusPath, Anyone: true,
+		Header: apitest.WithHeader("Origin", "https://elsewhere.example", "Access-Control-Request-Method", "PATCH"),
+	}).Want(204)
+	for _, name := range []string{
+		"tus-resumable", "upload-length", "upload-offset", "upload-metadata", "upload-defer-length", "upload-checksum",
+	} {
 		is.True(strings.Contains(got.Header.Get("Access-Control-Allow-Headers"), name))
 	}
-	got = a.Do(apitest.Request{Method: "GET", Path: upload.TusPath, Header: apitest.WithHeader("Origin", "https://elsewhere.example")}).Want(200)
+	got = a.Do(apitest.Request{
+		Method: "GET", Path: upload.TusPath, Header: apitest.WithHeader("Origin", "https://elsewhere.example"),
+	}).Want(200)
 	for _, name := range []string{"Location", "Upload-Offset", "Upload-Length", "Upload-Expires", "X-Kist-Url"} {
 		is.True(strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), name))
 	}
@@ -67,8 +77,14 @@ func TestTusHead(t *testing.T) {
 	}
 	is.Equal(len(head.Body), 0)
 	a.SendTus("HEAD", at, "", "Tus-Resumable", "0.2.2").Want(412)
-	is.Equal(a.SendTus("POST", at, "", "X-HTTP-Method-Override", "PUT").Want(405).Header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
-	is.Equal(a.Do(apitest.Request{Method: "PUT", Path: at, Raw: true}).Want(405).Header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
+	is.Equal(
+		a.SendTus("POST", at, "", "X-HTTP-Method-Override", "PUT").Want(405).Header.Get("Allow"),
+		"DELETE, GET, HEAD, OPTIONS, PATCH, POST",
+	)
+	is.Equal(
+		a.Do(apitest.Request{Method: "PUT", Path: at, Raw: true}).Want(405).Header.Get("Allow"),
+		"DELETE, GET, HEAD, OPTIONS, PATCH, POST",
+	)
 }
 
 // TestTusRepeatedBegin: a POST whose answer was lost can be sent again. It starts one upload, and a
@@ -78,7 +94,10 @@ func TestTusRepeatedBegin(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	begin := func(key, length, body string, pairs ...string) *apitest.Answer {
-		return a.SendTus("POST", upload.TusPath, body, "Upload-Length", length, "Upload-Metadata", apitest.Meta(pairs...), "Idempotency-Key", key)
+		return a.SendTus(
+			"POST", upload.TusPath, body, "Upload-Length", length, "Upload-Metadata", apitest.Meta(pairs...), "Idempotency-Key",
+			key,
+		)
 	}
 	files := func() float64 { return a.Get("/api/v1/files").Want(200).At("total").(float64) }
 
@@ -143,7 +162,10 @@ func TestTusRepeatedBeginTakesOver(t *testing.T) {
 			a := apitest.Start(t)
 			content := strings.Repeat("0123456789", 40_000)
 			header := func() http.Header {
-				return apitest.WithHeader("Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", apitest.Meta("filename", "a.txt"), "Idempotency-Key", "k")
+				return apitest.WithHeader(
+					"Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", apitest.Meta("filename", "a.txt"), "Idempotency-Key",
+					"k",
+				)
 			}
 			status, end := stalled(a, "POST", upload.TusPath, header(), content[:300_000], int64(len(content)))
 			defer end()
@@ -151,7 +173,10 @@ func TestTusRepeatedBeginTakesOver(t *testing.T) {
 				end()
 				<-status
 			}
-			again := a.SendTus("POST", upload.TusPath, "", "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", apitest.Meta("filename", "a.txt"), "Idempotency-Key", "k").Want(201)
+			again := a.SendTus(
+				"POST", upload.TusPath, "", "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata",
+				apitest.Meta("filename", "a.txt"), "Idempotency-Key", "k",
+			).Want(201)
 			offset := 0
 			_, err := fmt.Sscan(again.Header.Get("Upload-Offset"), &offset)
 			is.NoErr(err)
@@ -266,16 +291,32 @@ func TestTusRefuses(t *testing.T) {
 		"metadata, no base64": {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "filename a!"}},
 		"metadata twice":      {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "a YQ==,a YQ=="}},
 		"metadata, no name":   {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "a YQ==,,b YQ=="}},
-		"slug taken":          {409, "slug_taken", "", []string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("slug", "taken")}},
-		"slug":                {422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("slug", "a/b")}},
-		"never a limit":       {422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("maxViews", "0")}},
-		"past end":            {422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("expiresAt", "2020-01-01T00:00:00Z")}},
-		"no boolean":          {422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("isPublic", "yes")}},
-		"type of the body":    {415, "unsupported_media_type", "x", []string{"Upload-Length", "1", "Content-Type", "text/plain"}},
-		"body too long":       {413, "too_large", "xy", []string{"Upload-Length", "1"}},
-		"checksum":            {460, "checksum_mismatch", "x", []string{"Upload-Length", "1", "Upload-Checksum", "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="}},
-		"checksum unknown":    {400, "malformed", "x", []string{"Upload-Length", "1", "Upload-Checksum", "crc32 AAAA"}},
-		"checksum short":      {400, "malformed", "x", []string{"Upload-Length", "1", "Upload-Checksum", "sha1 AAAA"}},
+		"slug taken": {
+			409, "slug_taken", "", []string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("slug", "taken")},
+		},
+		"slug": {
+			422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("slug", "a/b")},
+		},
+		"never a limit": {
+			422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("maxViews", "0")},
+		},
+		"past end": {
+			422, "invalid_fields", "",
+			[]string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("expiresAt", "2020-01-01T00:00:00Z")},
+		},
+		"no boolean": {
+			422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", apitest.Meta("isPublic", "yes")},
+		},
+		"type of the body": {
+			415, "unsupported_media_type", "x", []string{"Upload-Length", "1", "Content-Type", "text/plain"},
+		},
+		"body too long": {413, "too_large", "xy", []string{"Upload-Length", "1"}},
+		"checksum": {
+			460, "checksum_mismatch", "x",
+			[]string{"Upload-Length", "1", "Upload-Checksum", "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="},
+		},
+		"checksum unknown": {400, "malformed", "x", []string{"Upload-Length", "1", "Upload-Checksum", "crc32 AAAA"}},
+		"checksum short":   {400, "malformed", "x", []string{"Upload-Length", "1", "Upload-Checksum", "sha1 AAAA"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -297,7 +338,9 @@ func TestTusRefuses(t *testing.T) {
 		status int
 		header []string
 	}{
-		"no version": {412, []string{"Tus-Resumable", ""}}, "type": {415, []string{"Content-Type", "application/octet-stream"}},
+		"no version": {412, []string{"Tus-Resumable", ""}}, "type": {
+			415, []string{"Content-Type", "application/octet-stream"},
+		},
 		"no offset": {400, []string{"Upload-Offset", ""}}, "negative offset": {400, []string{"Upload-Offset", "-1"}}, "another length": {400, []string{"Upload-Length", "6"}},
 		"beyond": {409, []string{"Upload-Offset", "1"}},
 	} {
@@ -311,7 +354,10 @@ func TestTusRefuses(t *testing.T) {
 	// Another's is not there.
 	bob := a.AddKey(a.AddUser("bob", people.Member), people.ScopeAll)
 	for _, method := range []string{"HEAD", "PATCH", "DELETE", "GET"} {
-		q := apitest.Request{Method: method, Path: at, Key: bob, Raw: true, Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0")}
+		q := apitest.Request{
+			Method: method, Path: at, Key: bob, Raw: true,
+			Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0"),
+		}
 		a.Do(q).Want(404)
 	}
 	is.Equal(a.Offset(at), "0")
@@ -364,7 +410,10 @@ func TestTusChecksum(t *testing.T) {
 	at := a.Begin(10)
 	one := sha1.Sum([]byte("hello")) //nolint:gosec // tus asks for it
 	a.Piece(at, 0, "hello", "Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(one[:])).Want(204)
-	is.Equal(a.Piece(at, 5, "world", "Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(one[:])).Want(460).Code(), "checksum_mismatch")
+	is.Equal(
+		a.Piece(at, 5, "world", "Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(one[:])).Want(460).Code(),
+		"checksum_mismatch",
+	)
 	is.Equal(a.Offset(at), "5")
 	two := sha256.Sum256([]byte("world"))
 	got := a.Piece(at, 5, "world", "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(two[:])).Want(204)
@@ -386,14 +435,17 @@ func TestTusQuota(t *testing.T) {
 	a.Piece(open, 0, strings.Repeat("x", 10)).Want(204)
 	a.Piece(at, 0, strings.Repeat("x", 90)).Want(204)
 	a.SendTus("DELETE", open, "").Want(204)
-	is.Equal(a.Upload(nil, apitest.File("a", "", strings.Repeat("x", 10))).Want(403).Code(), "quota_exceeded") // the text of the first one counts
+	// the text of the first one counts
+	is.Equal(a.Upload(nil, apitest.File("a", "", strings.Repeat("x", 10))).Want(403).Code(), "quota_exceeded")
 	text := int(a.Get("/api/v1/me").At("data.textBytes").(float64))
 	a.Patch("/api/v1/admin/settings", map[string]int{"defaultQuotaBytes": 100 + text}).Want(200)
 	a.Upload(nil, apitest.File("a", "", strings.Repeat("x", 10))).Want(201)
 }
 
 // stalled sends the first bytes of a body and keeps the connection, until the server ends it.
-func stalled(a *apitest.App, method, path string, header http.Header, first string, length int64) (answered <-chan int, end func()) {
+func stalled(
+	a *apitest.App, method, path string, header http.Header, first string, length int64,
+) (answered <-chan int, end func()) {
 	a.Helper()
 	r, w := io.Pipe()
 	req, err := http.NewRequestWithContext(a.Context(), method, a.URL+path, r)
@@ -455,7 +507,9 @@ func sending(a *apitest.App, at string, offset int, first string, length int64) 
 func TestTusBusy(t *testing.T) {
 	t.Parallel()
 	a := apitest.Start(t)
-	busy := &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request is working on this upload.", Retry: time.Second}
+	busy := &record.Error{
+		Fault: record.Busy, Code: "upload_busy", Text: "Another request is working on this upload.", Retry: time.Second,
+	}
 	for _, of := range []struct {
 		method, version string
 		err             error
@@ -519,7 +573,9 @@ func TestTusBreaksOff(t *testing.T) {
 	status, end := sending(a, at, 0, strings.Repeat("x", 300_000), 400_000)
 	end()
 	<-status
-	apitest.Eventually(t, "the upload is not where it broke off", func() bool { return a.Get(at).At("data.offset") == 300_000.0 })
+	apitest.Eventually(t, "the upload is not where it broke off", func() bool {
+		return a.Get(at).At("data.offset") == 300_000.0
+	})
 	is.Equal(a.Offset(at), "300000")
 }
 
@@ -561,7 +617,8 @@ func TestTusMemory(t *testing.T) {
 	needs.Alone(t)
 	is := is.New(t)
 	a := apitest.Start(t, func(c *web.Config) { c.MaxUpload = 1 << 40 })
-	a.SendTus("POST", upload.TusPath, "", "Upload-Length", "1").Want(201) // the document that answers are checked against is in memory now
+	// the document that answers are checked against is in memory now
+	a.SendTus("POST", upload.TusPath, "", "Upload-Length", "1").Want(201)
 	base, most := apitest.Heap(), int64(0)
 	got := tusZeros(a, much, func() { most = max(most, apitest.Heap()) })
 	is.True(most > 0)
@@ -576,7 +633,9 @@ func tusZeros(a *apitest.App, size int64, at func()) *apitest.Answer {
 	req, err := http.NewRequestWithContext(a.Context(), "PATCH", a.URL+path, &zeros{size: size, at: at})
 	a.NoErr(err)
 	req.ContentLength = size
-	req.Header = apitest.WithHeader("X-Api-Key", a.Key, "Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0")
+	req.Header = apitest.WithHeader(
+		"X-Api-Key", a.Key, "Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0",
+	)
 	res, err := apitest.Plain.Do(req)
 	a.NoErr(err)
 	defer res.Body.Close()
@@ -612,9 +671,12 @@ func TestTusBoundLowered(t *testing.T) {
 	at := a.SendTus("POST", upload.TusPath, "", "Upload-Defer-Length", "1").Want(201).Header.Get("Location")
 	a.Piece(at, 0, "hello").Want(204)
 	a.Patch("/api/v1/admin/settings", map[string]any{"maxUploadBytes": 4}).Want(200)
-	req, err := http.NewRequestWithContext(t.Context(), "PATCH", a.URL+at, io.MultiReader(strings.NewReader("world"))) // of no known length
+	// of no known length
+	req, err := http.NewRequestWithContext(t.Context(), "PATCH", a.URL+at, io.MultiReader(strings.NewReader("world")))
 	is.NoErr(err)
-	req.Header = apitest.WithHeader("X-Api-Key", a.Key, "Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "5")
+	req.Header = apitest.WithHeader(
+		"X-Api-Key", a.Key, "Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "5",
+	)
 	res, err := apitest.Plain.Do(req)
 	is.NoErr(err)
 	is.NoErr(res.Body.Close())
@@ -628,7 +690,10 @@ func TestTusWithoutItsOwner(t *testing.T) {
 	a := apitest.Start(t)
 	bob := a.AddUser("bob", people.Member)
 	key := a.AddKey(bob, people.ScopeAll)
-	a.Do(apitest.Request{Method: "POST", Path: upload.TusPath, Key: key, Raw: true, Body: strings.NewReader("hel"), Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "5")}).Want(201)
+	a.Do(apitest.Request{
+		Method: "POST", Path: upload.TusPath, Key: key, Raw: true, Body: strings.NewReader("hel"),
+		Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "5"),
+	}).Want(201)
 	is.Equal(a.Parts(), 1)
 	a.Delete("/api/v1/admin/users/" + bob.ID.String()).Want(200)
 	is.NoErr(a.Server.Store.View(func(tx *kv.Tx) error {

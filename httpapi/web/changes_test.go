@@ -38,7 +38,9 @@ func TestChangesAreCounted(t *testing.T) {
 		is.Equal(got.Code(), "too_many_writes")
 		is.True(got.Header.Get("Retry-After") != "")
 	}
-	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Key: bob, JSON: `{"content":"c"}`}).Want(http.StatusCreated)
+	a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/notes", Key: bob, JSON: `{"content":"c"}`,
+	}).Want(http.StatusCreated)
 	a.Get("/api/v1/tags").Want(http.StatusOK)
 	a.Delete(tag).Want(http.StatusOK)
 	a.Delete(key).Want(http.StatusOK)

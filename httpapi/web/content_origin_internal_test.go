@@ -32,12 +32,22 @@ func TestContentHost(t *testing.T) {
 		"any other":                   {"https://content.example.org", nil, "127.0.0.1:7080", nil, false},
 		"below":                       {"https://content.example.org", nil, "x.content.example.org", nil, false},
 		"none apart":                  {"", nil, "", nil, false},
-		"told by a stranger":          {"https://content.example.org", nil, "kist.example.org", []string{"content.example.org"}, false},
-		"told by a proxy":             {"https://content.example.org", trusted, "127.0.0.1:7080", []string{"Content.example.org:443"}, true},
-		"told by a proxy, the base":   {"https://content.example.org", trusted, "content.example.org", []string{"kist.example.org"}, false},
-		"told through a proxy":        {"https://content.example.org", trusted, "127.0.0.1:7080", []string{"content.example.org, kist.example.org"}, false},
-		"the last counts":             {"https://content.example.org", trusted, "127.0.0.1:7080", []string{"kist.example.org", "content.example.org"}, true},
-		"a proxy that tells nothing":  {"https://content.example.org", trusted, "content.example.org", []string{""}, true},
+		"told by a stranger": {
+			"https://content.example.org", nil, "kist.example.org", []string{"content.example.org"}, false,
+		},
+		"told by a proxy": {
+			"https://content.example.org", trusted, "127.0.0.1:7080", []string{"Content.example.org:443"}, true,
+		},
+		"told by a proxy, the base": {
+			"https://content.example.org", trusted, "content.example.org", []string{"kist.example.org"}, false,
+		},
+		"told through a proxy": {
+			"https://content.example.org", trusted, "127.0.0.1:7080", []string{"content.example.org, kist.example.org"}, false,
+		},
+		"the last counts": {
+			"https://content.example.org", trusted, "127.0.0.1:7080", []string{"kist.example.org", "content.example.org"}, true,
+		},
+		"a proxy that tells nothing": {"https://content.example.org", trusted, "content.example.org", []string{""}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

@@ -64,23 +64,35 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 		"UTF-16":                 {"\xff\xfe{\x00}\x00", json(), 400, "malformed"},
 		"NUL":                    {`{"content":"a\u0000b"}`, json(), 422, "invalid_fields"},
 
-		"no type":             {`{"content":"x"}`, http.Header{"Content-Type": nil}, 415, "unsupported_media_type"},
-		"text type":           {`{"content":"x"}`, json("Content-Type", "text/plain"), 415, "unsupported_media_type"},
-		"form type":           {`{"content":"x"}`, json("Content-Type", "application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
-		"multipart type":      {`{"content":"x"}`, json("Content-Type", "multipart/form-data; boundary=x"), 415, "unsupported_media_type"},
-		"type that only ends": {`{"content":"x"}`, json("Content-Type", "application/problem+json"), 415, "unsupported_media_type"},
-		"type that begins":    {`{"content":"x"}`, json("Content-Type", "application/json5"), 415, "unsupported_media_type"},
-		"broken type":         {`{"content":"x"}`, json("Content-Type", "application/json; charset"), 415, "unsupported_media_type"},
-		"other charset":       {`{"content":"x"}`, json("Content-Type", "application/json; charset=utf-16"), 415, "unsupported_media_type"},
-		"gzip":                {"\x1f\x8b\x08", json("Content-Encoding", "gzip"), 415, "unsupported_encoding"},
-		"deflate":             {"x", json("Content-Encoding", "deflate"), 415, "unsupported_encoding"},
-		"two encodings":       {"x", json("Content-Encoding", "gzip, identity"), 415, "unsupported_encoding"},
+		"no type":   {`{"content":"x"}`, http.Header{"Content-Type": nil}, 415, "unsupported_media_type"},
+		"text type": {`{"content":"x"}`, json("Content-Type", "text/plain"), 415, "unsupported_media_type"},
+		"form type": {
+			`{"content":"x"}`, json("Content-Type", "application/x-www-form-urlencoded"), 415, "unsupported_media_type",
+		},
+		"multipart type": {
+			`{"content":"x"}`, json("Content-Type", "multipart/form-data; boundary=x"), 415, "unsupported_media_type",
+		},
+		"type that only ends": {
+			`{"content":"x"}`, json("Content-Type", "application/problem+json"), 415, "unsupported_media_type",
+		},
+		"type that begins": {`{"content":"x"}`, json("Content-Type", "application/json5"), 415, "unsupported_media_type"},
+		"broken type": {
+			`{"content":"x"}`, json("Content-Type", "application/json; charset"), 415, "unsupported_media_type",
+		},
+		"other charset": {
+			`{"content":"x"}`, json("Content-Type", "application/json; charset=utf-16"), 415, "unsupported_media_type",
+		},
+		"gzip":          {"\x1f\x8b\x08", json("Content-Encoding", "gzip"), 415, "unsupported_encoding"},
+		"deflate":       {"x", json("Content-Encoding", "deflate"), 415, "unsupported_encoding"},
+		"two encodings": {"x", json("Content-Encoding", "gzip, identity"), 415, "unsupported_encoding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			a := a.With(t)
 			id := a.Get("/api/v1/notes").IDs()[0]
-			for _, at := range []apitest.Request{{Method: "POST", Path: "/api/v1/notes"}, {Method: "PATCH", Path: "/api/v1/notes/" + id}} {
+			for _, at := range []apitest.Request{
+				{Method: "POST", Path: "/api/v1/notes"}, {Method: "PATCH", Path: "/api/v1/notes/" + id},
+			} {
 				at.Body, at.Header, at.Raw = strings.NewReader(q.body), q.header, true
 				is.Equal(a.Refused(at, q.status).Text("code"), q.code)
 			}
@@ -89,15 +101,24 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	is.Equal(a.Get("/api/v1/notes").At("total"), 1.0)
 
 	for name, q := range map[string]apitest.Request{
-		"32 levels":                  {JSON: deep(31)},
-		"charset":                    {JSON: `{"content":"x"}`, Header: json("Content-Type", "application/json; charset=UTF-8")},
-		"type in capitals":           {JSON: `{"content":"x"}`, Header: json("Content-Type", "Application/JSON")},
-		"identity":                   {JSON: `{"content":"x"}`, Header: json("Content-Encoding", "identity")},
-		"white space around":         {JSON: " {\"content\":\"x\"}\r\n"},
-		"surrogate pair":             {JSON: `{"content":"\ud83d\ude00"}`},
-		"unknown members":            {JSON: `{"content":"x","CONTENT":5,"userId":"1","views":9,"id":"x","kind":"file","createdAt":"x","hasPassword":true,"owner":{"a":[]},"":0}`, Raw: true},
-		"null is absent":             {JSON: `{"content":"x","title":null,"slug":null,"isPublic":null,"isFavorite":null,"password":null,"tags":null,"maxViews":null,"maxViewsAction":null,"expiresAt":null,"sourceUrl":null}`},
-		"lenient scalars":            {JSON: `{"content":"x","isPublic":"true","isFavorite":"false","maxViews":"12"}`, Raw: true},
+		"32 levels": {JSON: deep(31)},
+		"charset": {
+			JSON: `{"content":"x"}`, Header: json("Content-Type", "application/json; charset=UTF-8"),
+		},
+		"type in capitals":   {JSON: `{"content":"x"}`, Header: json("Content-Type", "Application/JSON")},
+		"identity":           {JSON: `{"content":"x"}`, Header: json("Content-Encoding", "identity")},
+		"white space around": {JSON: " {\"content\":\"x\"}\r\n"},
+		"surrogate pair":     {JSON: `{"content":"\ud83d\ude00"}`},
+		"unknown members": {
+			JSON: `{"content":"x","CONTENT":5,"userId":"1","views":9,"id":"x","kind":"file","createdAt":"x","hasPassword":true,"owner":{"a":[]},"":0}`,
+			Raw:  true,
+		},
+		"null is absent": {
+			JSON: `{"content":"x","title":null,"slug":null,"isPublic":null,"isFavorite":null,"password":null,"tags":null,"maxViews":null,"maxViewsAction":null,"expiresAt":null,"sourceUrl":null}`,
+		},
+		"lenient scalars": {
+			JSON: `{"content":"x","isPublic":"true","isFavorite":"false","maxViews":"12"}`, Raw: true,
+		},
 		"members in another order":   {JSON: `{"tags":["a"],"content":"x"}`},
 		"escapes":                    {JSON: `{"content":"\u0041\t\r\n\"\\\/\b\f\u2028"}`},
 		"many unknown members":       {JSON: `{"content":"x"` + strings.Repeat(`,"`, 0) + `,"a":1,"b":2}`},
@@ -119,13 +140,18 @@ func TestLenientScalars(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/games", Raw: true, JSON: `{"title":"Go","isPublic":"true","isFavorite":"true","rating":"7","playtimeMinutes":"60.0","maxViews":"1e2"}`}).Want(201)
+	got := a.Do(apitest.Request{
+		Method: "POST", Path: "/api/v1/games", Raw: true,
+		JSON: `{"title":"Go","isPublic":"true","isFavorite":"true","rating":"7","playtimeMinutes":"60.0","maxViews":"1e2"}`,
+	}).Want(201)
 	is.Equal(got.At("data.isPublic"), true)
 	is.Equal(got.At("data.isFavorite"), true)
 	is.Equal(got.At("data.rating"), 7.0)
 	is.Equal(got.At("data.playtimeMinutes"), 60.0)
 	is.Equal(got.At("data.maxViews"), 100.0)
-	got = a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/games/" + got.Text("data.id"), Raw: true, JSON: `{"isPublic":"false","rating":"0"}`}).Want(200)
+	got = a.Do(apitest.Request{
+		Method: "PATCH", Path: "/api/v1/games/" + got.Text("data.id"), Raw: true, JSON: `{"isPublic":"false","rating":"0"}`,
+	}).Want(200)
 	is.Equal(got.At("data.isPublic"), false)
 	is.Equal(got.At("data.rating"), 0.0)
 }
@@ -146,7 +172,9 @@ func TestBodyLimits(t *testing.T) {
 			size = 4 << 20
 		}
 		id := a.Made("/api/v1/"+k.Path, body)
-		for _, at := range []apitest.Request{{Method: "POST", Path: "/api/v1/" + k.Path}, {Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id}} {
+		for _, at := range []apitest.Request{
+			{Method: "POST", Path: "/api/v1/" + k.Path}, {Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id},
+		} {
 			at.Header, at.Raw = http.Header{"Content-Type": {"application/json"}}, true
 			hidden := func(n int) io.Reader { return io.MultiReader(strings.NewReader(pad(body, n))) } // its length
 			if at.Method == "POST" {
@@ -200,10 +228,15 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 		body  string
 		names []string
 	}{
-		record.Bookmarks: {`"url":"x","title":1,"description":[],"imageUrl":"y"`, []string{"url", "title", "description", "imageUrl"}},
-		record.Notes:     {`"title":{},"content":1,"sourceUrl":false`, []string{"title", "content", "sourceUrl"}},
-		record.Snippets:  {`"title":{},"content":1,"language":2`, []string{"title", "content", "language"}},
-		record.Recipes:   {`"title":"","description":1,"ingredients":2,"instructions":3,"imageUrl":"x"`, []string{"title", "description", "ingredients", "instructions", "imageUrl"}},
+		record.Bookmarks: {
+			`"url":"x","title":1,"description":[],"imageUrl":"y"`, []string{"url", "title", "description", "imageUrl"},
+		},
+		record.Notes:    {`"title":{},"content":1,"sourceUrl":false`, []string{"title", "content", "sourceUrl"}},
+		record.Snippets: {`"title":{},"content":1,"language":2`, []string{"title", "content", "language"}},
+		record.Recipes: {
+			`"title":"","description":1,"ingredients":2,"instructions":3,"imageUrl":"x"`,
+			[]string{"title", "description", "ingredients", "instructions", "imageUrl"},
+		},
 		record.Games: {
 			`"title":" ","platform":1,"status":"done","rating":11,"playtimeMinutes":-1,"coverUrl":"x","storeUrl":"javascript:1","notes":1`,
 			[]string{"title", "platform", "status", "rating", "playtimeMinutes", "coverUrl", "storeUrl", "notes"},
@@ -215,7 +248,9 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 			a := a.With(t)
 			id := a.Made("/api/v1/"+k.Path, apitest.Whole[k])
 			body := "{" + own.body + "," + strings.Replace(common, "%s", k.Limit, 1) + "}"
-			for _, q := range []apitest.Request{{Method: "POST", Path: "/api/v1/" + k.Path}, {Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id}} {
+			for _, q := range []apitest.Request{
+				{Method: "POST", Path: "/api/v1/" + k.Path}, {Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id},
+			} {
 				q.JSON = body
 				got := a.Refused(q, 422)
 				is.Equal(got.Fields(), names(k, own.names...))
@@ -241,11 +276,24 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 		is.Equal(post("notes", `{"expiresAt":"2001-01-01T00:00:00Z"}`), []string{"content", "expiresAt"})
 		is.Equal(post("tags", `{"color":"red"}`), []string{"color", "name"})
 		is.Equal(post("folders", `{"color":"red","name":""}`), []string{"color", "name"})
-		is.Equal(post("keys", `{"scopes":["root"],"expiresAt":"2001-01-01T00:00:00Z"}`), []string{"expiresAt", "name", "scopes"})
+		is.Equal(
+			post("keys", `{"scopes":["root"],"expiresAt":"2001-01-01T00:00:00Z"}`), []string{"expiresAt", "name", "scopes"},
+		)
 		is.Equal(post("admin/users", `{"username":"-","password":"short","role":"root","disabled":5,"quotaBytes":-1}`),
 			[]string{"disabled", "password", "quotaBytes", "role", "username"})
-		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/me", JSON: `{"displayName":5,"password":"short"}`}, 422).Fields(), []string{"displayName", "password"})
-		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: `{"apiTokensDisabled":5,"defaultQuotaBytes":0,"maxUploadBytes":1.5}`}, 422).Fields(),
+		is.Equal(
+			a.Refused(
+				apitest.Request{Method: "PATCH", Path: "/api/v1/me", JSON: `{"displayName":5,"password":"short"}`}, 422,
+			).Fields(),
+			[]string{"displayName", "password"},
+		)
+		is.Equal(a.Refused(
+			apitest.Request{
+				Method: "PATCH", Path: "/api/v1/admin/settings",
+				JSON: `{"apiTokensDisabled":5,"defaultQuotaBytes":0,"maxUploadBytes":1.5}`,
+			},
+			422,
+		).Fields(),
 			[]string{"apiTokensDisabled", "defaultQuotaBytes", "maxUploadBytes"})
 	})
 	is.True(a.Sound())
@@ -257,11 +305,18 @@ func TestRequestID(t *testing.T) {
 	a := apitest.Start(t)
 	for _, path := range []string{"/api/v1/notes", "/api/v1/notes/none", "/api/v1/nothing", "/healthz", "/x/none"} {
 		for _, id := range []string{"a", "abc-123_X.y", strings.Repeat("z", 64)} {
-			is.Equal(a.Do(apitest.Request{Method: "GET", Path: path, Header: http.Header{"X-Request-Id": {id}}}).Header.Get("X-Request-Id"), id)
+			is.Equal(
+				a.Do(apitest.Request{
+					Method: "GET", Path: path, Header: http.Header{"X-Request-Id": {id}},
+				}).Header.Get("X-Request-Id"),
+				id,
+			)
 			is.True(strings.Contains(a.Logged.String(), `"requestId":"`+id+`"`))
 		}
 		for _, id := range []string{"", strings.Repeat("z", 65), "a b", "a\"b", "<x>", "é", "a,b", "a\tb"} {
-			got := a.Do(apitest.Request{Method: "GET", Path: path, Header: http.Header{"X-Request-Id": {id}}}).Header.Get("X-Request-Id")
+			got := a.Do(apitest.Request{
+				Method: "GET", Path: path, Header: http.Header{"X-Request-Id": {id}},
+			}).Header.Get("X-Request-Id")
 			is.True(got != id && got != "")
 			is.True(strings.Contains(a.Logged.String(), `"requestId":"`+got+`"`))
 		}
@@ -275,7 +330,9 @@ func TestMethods(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	a := apitest.Start(t)
-	fill := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none")
+	fill := strings.NewReplacer(
+		"{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none",
+	)
 	known := map[string][]string{}
 	patterns := map[string][]string{} // by path
 	for _, r := range a.Server.Routes() {
@@ -290,7 +347,9 @@ func TestMethods(t *testing.T) {
 	for path, methods := range known {
 		// Where several patterns match a path, their methods add up.
 		for other, more := range known {
-			if slices.ContainsFunc(patterns[other], func(p string) bool { return apitest.Matches(p, path, map[string]string{}) }) {
+			if slices.ContainsFunc(patterns[other], func(p string) bool {
+				return apitest.Matches(p, path, map[string]string{})
+			}) {
 				methods = append(methods, more...)
 			}
 		}
@@ -328,7 +387,10 @@ func TestUnknownPaths(t *testing.T) {
 	}
 	is.Equal(a.Get("/api/v1/nothing").Want(404).Text("code"), "not_found")
 	// The document says the same of a thing that is not there.
-	for _, id := range []string{"%00", "%ff", strings.Repeat("a", 8000), "-", ".", "..a", "%E2%80%AE", "01890a5d", "{01890a5d-ac96-774b-bcce-b302099a8057}"} {
+	for _, id := range []string{
+		"%00", "%ff", strings.Repeat("a", 8000), "-", ".", "..a", "%E2%80%AE", "01890a5d",
+		"{01890a5d-ac96-774b-bcce-b302099a8057}",
+	} {
 		for _, path := range []string{"notes/", "files/", "shorten/"} {
 			is.Equal(a.Get("/api/v1/"+path+id).Want(404).Text("code"), "not_found")
 		}

@@ -22,7 +22,9 @@ func TestUnknownParameters(t *testing.T) {
 			continue
 		}
 		path := strings.NewReplacer("{", "", "}", "").Replace(r.Path)
-		got := a.Do(apitest.Request{Method: r.Method, Path: path + "?favourite=true", Raw: true, Header: apitest.WithHeader("Tus-Resumable", "1.0.0")})
+		got := a.Do(apitest.Request{
+			Method: r.Method, Path: path + "?favourite=true", Raw: true, Header: apitest.WithHeader("Tus-Resumable", "1.0.0"),
+		})
 		if got.Status != 400 || !strings.Contains(string(got.Body), "favourite") {
 			t.Errorf("%s %s: %d %s", r.Method, path, got.Status, apitest.CutText(got.Body))
 		}
@@ -44,7 +46,10 @@ func TestListFiltersByMemberNames(t *testing.T) {
 	a := apitest.Start(t)
 	a.Post("/api/v1/notes", `{"content":"a","isPublic":true}`).Want(201)
 	a.Post("/api/v1/notes", `{"content":"b","isFavorite":true}`).Want(201)
-	for query, want := range map[string]float64{"isPublic=true": 1, "isPublic=false": 1, "isFavorite=1": 1, "isPublic=true&isFavorite=true": 0, "isPublic=true&public=true": 1} {
+	for query, want := range map[string]float64{
+		"isPublic=true": 1, "isPublic=false": 1, "isFavorite=1": 1, "isPublic=true&isFavorite=true": 0,
+		"isPublic=true&public=true": 1,
+	} {
 		got := a.Get("/api/v1/notes?" + query).Want(200)
 		is.Equal(got.At("total"), want)
 		is.Equal(len(got.At("data").([]any)), int(want))
@@ -76,7 +81,9 @@ func TestStrictMembers(t *testing.T) {
 	a := apitest.Start(t)
 	send := func(prefer, method, path, body string) *apitest.Answer {
 		t.Helper()
-		return a.Do(apitest.Request{Method: method, Path: path, JSON: body, Raw: true, Header: apitest.WithHeader("Prefer", prefer)})
+		return a.Do(apitest.Request{
+			Method: method, Path: path, JSON: body, Raw: true, Header: apitest.WithHeader("Prefer", prefer),
+		})
 	}
 	const misspelt = `{"content":"","expiresIn":3600,"titel":"x"}`
 	for _, prefer := range []string{"handling=strict", `respond-async, Handling="STRICT"; x=1`} {
@@ -87,7 +94,9 @@ func TestStrictMembers(t *testing.T) {
 		send(prefer, "POST", "/api/v1/notes", misspelt).Want(201)
 	}
 	send("handling=strict", "POST", "/api/v1/collections", `{"title":"a","source":{"folder":"x"}}`).Want(422)
-	at := "/api/v1/notes/" + send("handling=strict", "POST", "/api/v1/notes", `{"content":"","tags":["a"]}`).Want(201).Text("data.id")
+	at := "/api/v1/notes/" + send(
+		"handling=strict", "POST", "/api/v1/notes", `{"content":"","tags":["a"]}`,
+	).Want(201).Text("data.id")
 	send("handling=strict", "PATCH", at, `{"newSlug":"x"}`).Want(422)
 	send("handling=strict", "PATCH", at, `{"slug":"some-slug","addTags":["b"],"keepVersion":true}`).Want(200)
 	send("handling=strict", "POST", "/api/v1/tags", `{"name":"c","colour":"#fff"}`).Want(422)
@@ -101,7 +110,9 @@ func TestLimitsOfOtherKinds(t *testing.T) {
 	got := a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/","maxViews":3}`).Want(422)
 	is.True(strings.Contains(got.Text("fields.maxViews"), "use maxClicks"))
 	a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/","maxViews":"3"}`)
-	id := a.Post("/api/v1/shorten", `{"originalUrl":"https://example.org/","maxViews":null,"maxClicks":3}`).Want(201).Text("data.id")
+	id := a.Post(
+		"/api/v1/shorten", `{"originalUrl":"https://example.org/","maxViews":null,"maxClicks":3}`,
+	).Want(201).Text("data.id")
 	a.Patch("/api/v1/shorten/"+id, `{"maxViews":3}`).Want(422)
 	a.Patch("/api/v1/shorten/"+id, `{"maxViews":null}`).Want(200)
 	is.Equal(a.Get("/api/v1/shorten/"+id).At("data.maxClicks"), float64(3))
@@ -113,7 +124,9 @@ func TestCurrentKey(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	for _, scope := range []people.Scope{people.ScopeUpload, people.ScopeWrite, people.ScopeRead, people.ScopeAll, people.ScopeAdmin} {
+	for _, scope := range []people.Scope{
+		people.ScopeUpload, people.ScopeWrite, people.ScopeRead, people.ScopeAll, people.ScopeAdmin,
+	} {
 		got := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/keys/current", Key: a.AddKey(a.User, scope)}).Want(200)
 		is.Equal(got.Text("data.name"), "test")
 		is.Equal(got.At("data.scopes"), []any{string(scope)})

@@ -151,11 +151,17 @@ func TestAnswers(t *testing.T) {
 		"fine": {func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "ok\x00\n\x1b[31m"+strings.Repeat("é", 500))
 		}, 200, "", "ok [31m" + strings.Repeat("é", 123)},
-		"empty":    {accept, 204, "", ""},
-		"fails":    {refuse, 500, "The target answered 500 Internal Server Error.", ""},
-		"unknown":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(599) }, 599, "The target answered 599.", ""},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }, 302, "The target answered with a redirect (302), which is not followed.", ""},
-		"endless":  {func(w http.ResponseWriter, r *http.Request) { flood(w, r, []byte(strings.Repeat("a", 4096))) }, 200, "", strings.Repeat("a", 256)},
+		"empty": {accept, 204, "", ""},
+		"fails": {refuse, 500, "The target answered 500 Internal Server Error.", ""},
+		"unknown": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(599)
+		}, 599, "The target answered 599.", ""},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/", http.StatusFound)
+		}, 302, "The target answered with a redirect (302), which is not followed.", ""},
+		"endless": {func(w http.ResponseWriter, r *http.Request) {
+			flood(w, r, []byte(strings.Repeat("a", 4096)))
+		}, 200, "", strings.Repeat("a", 256)},
 		"bomb": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
@@ -164,8 +170,12 @@ func TestAnswers(t *testing.T) {
 			}
 			_ = z.Close()
 		}, 200, "", "?"},
-		"long head": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("a", 1<<20)) }, 0, "The target cannot be reached: ", ""},
-		"drops":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, "The target closed the connection without an answer.", ""},
+		"long head": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X", strings.Repeat("a", 1<<20))
+		}, 0, "The target cannot be reached: ", ""},
+		"drops": {func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		}, 0, "The target closed the connection without an answer.", ""},
 		"drops later": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			fmt.Fprint(w, "begin")
@@ -196,9 +206,14 @@ func TestAnswers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	is.NoErr(l.Close())
-	is.Equal(tryOnce(t, &jobs.Webhook{URL: "http://" + l.Addr().String()}).Error, "The target refuses the connection: nothing listens there.")
+	is.Equal(
+		tryOnce(t, &jobs.Webhook{URL: "http://" + l.Addr().String()}).Error,
+		"The target refuses the connection: nothing listens there.",
+	)
 	closed := outbound.New(outbound.Options{Lookup: nil})
-	got := newSender(nil, closed, "", quiet).try(t.Context(), &jobs.Webhook{URL: "http://" + netip.MustParseAddr("127.0.0.1").String() + "/"}, theEvent)
+	got := newSender(nil, closed, "", quiet).try(
+		t.Context(), &jobs.Webhook{URL: "http://" + netip.MustParseAddr("127.0.0.1").String() + "/"}, theEvent,
+	)
 	is.True(strings.Contains(got.Error, "--allow-outbound"))
 }
 
@@ -233,7 +248,10 @@ func TestJSONBody(t *testing.T) {
 	m := theEvent
 	body, err := m.Body(jobs.FormatJSON, "", "https://kist.example.org")
 	is.NoErr(err)
-	is.Equal(string(body), `{"id":"01890a5d-ac96-774b-bcce-b302099a8057","event":"webhook.test","createdAt":"2026-01-02T03:04:05.006Z","data":{"webhook":"x"}}`)
+	is.Equal(
+		string(body),
+		`{"id":"01890a5d-ac96-774b-bcce-b302099a8057","event":"webhook.test","createdAt":"2026-01-02T03:04:05.006Z","data":{"webhook":"x"}}`,
+	)
 	m.Event, m.Notice = "note.created", noticeOf(t, record.Notes, `{"title":"T","content":"c"}`)
 	body, err = m.Body(jobs.FormatJSON, "", "https://kist.example.org")
 	is.NoErr(err)
@@ -284,10 +302,16 @@ func TestDiscordBody(t *testing.T) {
 	is := is.New(t)
 	long := strings.Repeat("@everyone [x](http://evil) **b** \U0001F600", 12)
 	for _, k := range record.Kinds {
-		texts := map[string]string{"title": long, "originalName": "@everyone [x](http:evil).txt", "description": long, "url": "https://example.org/" + strings.Repeat("a", 8000), "originalUrl": "https://example.org/" + strings.Repeat("a", 8000), "content": long, "platform": long}
+		texts := map[string]string{
+			"title": long, "originalName": "@everyone [x](http:evil).txt", "description": long,
+			"url":         "https://example.org/" + strings.Repeat("a", 8000),
+			"originalUrl": "https://example.org/" + strings.Repeat("a", 8000), "content": long, "platform": long,
+		}
 		in, err := json.Marshal(texts)
 		is.NoErr(err)
-		for _, e := range []jobs.Event{jobs.Created(k), jobs.Edited(k), jobs.Removed(k), jobs.LimitReached, jobs.ItemExpired} {
+		for _, e := range []jobs.Event{
+			jobs.Created(k), jobs.Edited(k), jobs.Removed(k), jobs.LimitReached, jobs.ItemExpired,
+		} {
 			m := theEvent
 			m.Event, m.Notice = e, noticeOf(t, k, string(in))
 			m.Notice.Folder = long
@@ -339,21 +363,52 @@ func TestDiscordFields(t *testing.T) {
 		url    string
 		fields string
 	}{
-		"a note":                {record.Notes, `{"title":"T","content":"c"}`, none, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no Tags=a, \\[b\\]\\(http\\://evil\\)"},
-		"without a title":       {record.Notes, `{"content":"The code is 4711"}`, func(v *record.Shown) { v.TagList = nil }, "https://kist.example.org", "Untitled note", "https://kist.example.org/v/summer-24", "Public=no"},
-		"empty":                 {record.Notes, `{"content":" "}`, func(v *record.Shown) { v.TagList = nil }, "https://kist.example.org", "Untitled note", "https://kist.example.org/v/summer-24", "Public=no"},
-		"public, with a limit":  {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.Public, v.Limit, v.TagList = true, 5, nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=yes Views=3 of 5"},
-		"a limit of one":        {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.Limit, v.TagList = 1, nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no Views=3 of 1"},
-		"in a folder":           {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.FolderName, v.TagList = "Trips", nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no Folder=Trips"},
-		"a bookmark":            {record.Bookmarks, `{"title":"T","url":"https://example.org/a"}`, func(v *record.Shown) { v.TagList = nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no"},
-		"a public bookmark":     {record.Bookmarks, `{"url":"https://example.org/a"}`, func(v *record.Shown) { v.Public, v.TagList = true, nil }, "https://kist.example.org", "Untitled bookmark", "https://kist.example.org/v/summer-24", "Page=https\\://example.org/a Public=yes"},
-		"a short link":          {record.Links, `{"title":"T","originalUrl":"https://example.org/a"}`, func(v *record.Shown) { v.TagList = nil }, "https://kist.example.org", "Untitled short link", "https://kist.example.org/s/summer-24", "Public=no"},
-		"a public link":         {record.Links, `{"description":"T","originalUrl":"https://example.org/a"}`, func(v *record.Shown) { v.Public, v.TagList = true, nil }, "https://kist.example.org", "T", "https://kist.example.org/s/summer-24", "Leads to=https\\://example.org/a Public=yes"},
-		"a locked link":         {record.Links, `{"description":"T","originalUrl":"https://example.org/a"}`, func(v *record.Shown) { v.Public, v.Password, v.TagList = true, "x", nil }, "https://kist.example.org", "T", "https://kist.example.org/s/summer-24", "Public=yes"},
-		"a game":                {record.Games, `{"title":"T","status":"playing"}`, func(v *record.Shown) { v.TagList = nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Status=playing Public=no"},
-		"an address of no host": {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.TagList = nil }, "http://localhost", "T", "", "Public=no"},
-		"a plain address":       {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.TagList = nil }, "http://kist.example.org", "T", "http://kist.example.org/v/summer-24", "Public=no"},
-		"a very long title":     {record.Notes, `{"title":"` + strings.Repeat("é", 255) + `","content":"c"}`, func(v *record.Shown) { v.TagList = nil }, "http://localhost", strings.Repeat("é", 255), "", "Public=no"},
+		"a note": {
+			record.Notes, `{"title":"T","content":"c"}`, none, "https://kist.example.org", "T",
+			"https://kist.example.org/v/summer-24", "Public=no Tags=a, \\[b\\]\\(http\\://evil\\)",
+		},
+		"without a title": {record.Notes, `{"content":"The code is 4711"}`, func(v *record.Shown) {
+			v.TagList = nil
+		}, "https://kist.example.org", "Untitled note", "https://kist.example.org/v/summer-24", "Public=no"},
+		"empty": {record.Notes, `{"content":" "}`, func(v *record.Shown) {
+			v.TagList = nil
+		}, "https://kist.example.org", "Untitled note", "https://kist.example.org/v/summer-24", "Public=no"},
+		"public, with a limit": {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) {
+			v.Public, v.Limit, v.TagList = true, 5, nil
+		}, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=yes Views=3 of 5"},
+		"a limit of one": {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) {
+			v.Limit, v.TagList = 1, nil
+		}, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no Views=3 of 1"},
+		"in a folder": {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) {
+			v.FolderName, v.TagList = "Trips", nil
+		}, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no Folder=Trips"},
+		"a bookmark": {record.Bookmarks, `{"title":"T","url":"https://example.org/a"}`, func(v *record.Shown) {
+			v.TagList = nil
+		}, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no"},
+		"a public bookmark": {record.Bookmarks, `{"url":"https://example.org/a"}`, func(v *record.Shown) {
+			v.Public, v.TagList = true, nil
+		}, "https://kist.example.org", "Untitled bookmark", "https://kist.example.org/v/summer-24", "Page=https\\://example.org/a Public=yes"},
+		"a short link": {record.Links, `{"title":"T","originalUrl":"https://example.org/a"}`, func(v *record.Shown) {
+			v.TagList = nil
+		}, "https://kist.example.org", "Untitled short link", "https://kist.example.org/s/summer-24", "Public=no"},
+		"a public link": {record.Links, `{"description":"T","originalUrl":"https://example.org/a"}`, func(v *record.Shown) {
+			v.Public, v.TagList = true, nil
+		}, "https://kist.example.org", "T", "https://kist.example.org/s/summer-24", "Leads to=https\\://example.org/a Public=yes"},
+		"a locked link": {record.Links, `{"description":"T","originalUrl":"https://example.org/a"}`, func(v *record.Shown) {
+			v.Public, v.Password, v.TagList = true, "x", nil
+		}, "https://kist.example.org", "T", "https://kist.example.org/s/summer-24", "Public=yes"},
+		"a game": {record.Games, `{"title":"T","status":"playing"}`, func(v *record.Shown) {
+			v.TagList = nil
+		}, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Status=playing Public=no"},
+		"an address of no host": {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) {
+			v.TagList = nil
+		}, "http://localhost", "T", "", "Public=no"},
+		"a plain address": {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) {
+			v.TagList = nil
+		}, "http://kist.example.org", "T", "http://kist.example.org/v/summer-24", "Public=no"},
+		"a very long title": {record.Notes, `{"title":"` + strings.Repeat("é", 255) + `","content":"c"}`, func(v *record.Shown) {
+			v.TagList = nil
+		}, "http://localhost", strings.Repeat("é", 255), "", "Public=no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -399,7 +454,10 @@ func TestEscape(t *testing.T) {
 }
 
 func FuzzEscape(f *testing.F) {
-	for _, seed := range []string{"", "plain", "@everyone", "[x](http://evil)", "\U0001F600\U0001F600", "\xff\x00", strings.Repeat("*", 300), "a\u202eb"} {
+	for _, seed := range []string{
+		"", "plain", "@everyone", "[x](http://evil)", "\U0001F600\U0001F600", "\xff\x00", strings.Repeat("*", 300),
+		"a\u202eb",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -38,7 +38,9 @@ func nasty(t *testing.T, each func(m Message)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range []jobs.Event{jobs.Created(k), jobs.Edited(k), jobs.Removed(k), jobs.LimitReached, jobs.ItemExpired} {
+		for _, e := range []jobs.Event{
+			jobs.Created(k), jobs.Edited(k), jobs.Removed(k), jobs.LimitReached, jobs.ItemExpired,
+		} {
 			m := theEvent
 			m.Event, m.Notice = e, noticeOf(t, k, string(in))
 			m.Notice.Folder = long
@@ -155,7 +157,9 @@ func TestSlack(t *testing.T) {
 // TestPushTargets: what the services get, over the wire.
 func TestPushTargets(t *testing.T) {
 	t.Parallel()
-	for f, path := range map[jobs.Format]string{jobs.FormatNtfy: "/topic?auth=x", jobs.FormatGotify: "/message?token=x", jobs.FormatSlack: "/services/T/B/x"} {
+	for f, path := range map[jobs.Format]string{
+		jobs.FormatNtfy: "/topic?auth=x", jobs.FormatGotify: "/message?token=x", jobs.FormatSlack: "/services/T/B/x",
+	} {
 		is := is.New(t)
 		var asked *url.URL
 		at, requests := receive(t, func(w http.ResponseWriter, r *http.Request) { asked = r.URL; accept(w, r) })

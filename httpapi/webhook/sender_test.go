@@ -68,7 +68,10 @@ func (m *memory) add(h *jobs.Webhook, subject record.ID) *jobs.Delivery {
 	if subject == (record.ID{}) {
 		subject = id
 	}
-	d := &jobs.Delivery{ID: id, Hook: h.ID, Owner: h.Owner, Subject: subject, Event: "note.created", State: jobs.DeliveryWaits, Due: time.Now(), At: time.Now()}
+	d := &jobs.Delivery{
+		ID: id, Hook: h.ID, Owner: h.Owner, Subject: subject, Event: "note.created", State: jobs.DeliveryWaits,
+		Due: time.Now(), At: time.Now(),
+	}
 	m.all = append(m.all, d)
 	m.tell()
 	return d
@@ -83,7 +86,9 @@ func (m *memory) tell() {
 
 func (m *memory) Due() <-chan struct{} { return m.due }
 
-func (m *memory) Find(room func(*jobs.Webhook) int, busy func(jobs.Due) bool) (found []jobs.Due, wait time.Duration, err error) {
+func (m *memory) Find(
+	room func(*jobs.Webhook) int, busy func(jobs.Due) bool,
+) (found []jobs.Due, wait time.Duration, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looks++
@@ -182,7 +187,10 @@ type wires struct {
 }
 
 func newWires(t *testing.T, of map[string]http.HandlerFunc) *wires {
-	w := &wires{of: of, conns: make(chan net.Conn), ends: make(chan struct{}), came: map[string][]time.Time{}, now: map[*wire]string{}, most: map[string]int{}, dials: map[string]int{}}
+	w := &wires{
+		of: of, conns: make(chan net.Conn), ends: make(chan struct{}), came: map[string][]time.Time{},
+		now: map[*wire]string{}, most: map[string]int{}, dials: map[string]int{},
+	}
 	s := &http.Server{Handler: w, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, wireKey{}, c.(farEnd).wire)
@@ -368,7 +376,9 @@ func TestBackOff(t *testing.T) {
 				at := time.Duration(0)
 				times := w.times("t.example")
 				is.Equal(len(times), 8)
-				for i, wait := range []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {
+				for i, wait := range []time.Duration{
+					0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+				} {
 					at += wait
 					is.Equal(times[i].Sub(begun), at)
 					at += took
@@ -425,7 +435,9 @@ func (m *memory) many(n int, owner record.ID, name string, of map[string]http.Ha
 // way, once they have been tried; and from the beginning if they are another
 // owner's, whether they answer in the end or not.
 func TestManySlowTargets(t *testing.T) {
-	for name, h := range map[string]http.HandlerFunc{"hangs": hang, "succeeds in the end": after(TryTime - time.Second), "drips": drip} {
+	for name, h := range map[string]http.HandlerFunc{
+		"hangs": hang, "succeeds in the end": after(TryTime - time.Second), "drips": drip,
+	} {
 		for owner, wait := range map[record.ID]time.Duration{{1}: time.Minute, {2}: time.Millisecond} {
 			t.Run(fmt.Sprint(name, " ", owner[0]), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

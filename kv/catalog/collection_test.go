@@ -62,7 +62,10 @@ func TestSpentCollection(t *testing.T) {
 	note := kvtest.Add(t, s, owner, record.Notes, `{"content":"c"}`)
 	var all []*record.Record
 	for range 3 {
-		r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","isPublic":true,"maxViews":1,"maxViewsAction":"delete","source":{"items":["`+note.ID.String()+`"]}}`)
+		r := kvtest.Add(
+			t, s, owner, record.Collections,
+			`{"title":"c","isPublic":true,"maxViews":1,"maxViewsAction":"delete","source":{"items":["`+note.ID.String()+`"]}}`,
+		)
 		is.NoErr(catalog.Seen(s, r, history.Visit{}))
 		is.Equal(kvtest.Code(catalog.Seen(s, r, history.Visit{})), "limit_reached")
 		all = append(all, r)
@@ -105,7 +108,9 @@ func TestSpentCollectionRemoved(t *testing.T) {
 	owner := kvtest.User(t, s, "ann").ID
 	var all []*record.Record
 	for range 3 {
-		r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
+		r := kvtest.Add(
+			t, s, owner, record.Collections, `{"title":"c","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`,
+		)
 		is.NoErr(catalog.Seen(s, r, history.Visit{}))
 		all = append(all, r)
 	}
@@ -137,7 +142,9 @@ func TestPickedModel(t *testing.T) {
 	for i := range 12 {
 		notes = append(notes, kvtest.Add(t, s, owner, record.Notes, fmt.Sprintf(`{"content":"%d"}`, i)).ID.String())
 	}
-	r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","source":{"items":["`+notes[3]+`","`+notes[1]+`","`+notes[3]+`"]}}`)
+	r := kvtest.Add(
+		t, s, owner, record.Collections, `{"title":"c","source":{"items":["`+notes[3]+`","`+notes[1]+`","`+notes[3]+`"]}}`,
+	)
 	want := []string{notes[3], notes[1]}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 400 {
@@ -154,7 +161,9 @@ func TestPickedModel(t *testing.T) {
 				want = append(want, id)
 			}
 		case n == 4:
-			err := change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Move(tx, r, uuid.MustParse(id), uuid.Nil) })
+			err := change(s, r, func(tx *kv.Tx, r *record.Record) error {
+				return catalog.Move(tx, r, uuid.MustParse(id), uuid.Nil)
+			})
 			is.Equal(err == nil, had)
 			if had {
 				want = append(without, id)
@@ -182,7 +191,9 @@ func TestMissingMembers(t *testing.T) {
 	owner := kvtest.User(t, s, "ann").ID
 	a := kvtest.Add(t, s, owner, record.Notes, `{"content":"a"}`)
 	b := kvtest.Add(t, s, owner, record.Notes, `{"content":"b"}`)
-	r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","source":{"items":["`+a.ID.String()+`","`+b.ID.String()+`"]}}`)
+	r := kvtest.Add(
+		t, s, owner, record.Collections, `{"title":"c","source":{"items":["`+a.ID.String()+`","`+b.ID.String()+`"]}}`,
+	)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		_, err := catalog.RecordRows.Delete(tx.Tx, a.Key())
 		return err
@@ -240,8 +251,12 @@ func TestLiveMembers(t *testing.T) {
 		return r
 	}
 	first := add("b", "")
-	folder := kvtest.Add(t, s, owner, record.Collections, `{"title":"f","source":{"folderId":"`+first.Folder.String()+`"}}`)
-	tag := kvtest.Add(t, s, owner, record.Collections, `{"title":"t","tags":["trip"],"sort":"title","source":{"tag":"TRIP"}}`)
+	folder := kvtest.Add(
+		t, s, owner, record.Collections, `{"title":"f","source":{"folderId":"`+first.Folder.String()+`"}}`,
+	)
+	tag := kvtest.Add(
+		t, s, owner, record.Collections, `{"title":"t","tags":["trip"],"sort":"title","source":{"tag":"TRIP"}}`,
+	)
 	add("c", "")
 	add("a", `,"maxViews":3`)
 	kvtest.Add(t, s, owner, record.Notes, `{"title":"d","content":"","tags":["trip"],"expiresAt":"2999-01-01T00:00:00Z"}`)
@@ -278,7 +293,9 @@ func TestSourceRefused(t *testing.T) {
 	ann, bob := kvtest.User(t, s, "ann").ID, kvtest.User(t, s, "bob").ID
 	note := kvtest.Add(t, s, bob, record.Notes, `{"content":"x"}`).ID.String()
 	own := kvtest.Add(t, s, ann, record.Collections, `{"title":"c"}`).ID.String()
-	for _, source := range []string{`{"items":["` + note + `"]}`, `{"items":["` + own + `"]}`, `{"tag":"none"}`, `{"folderId":"` + note + `"}`} {
+	for _, source := range []string{
+		`{"items":["` + note + `"]}`, `{"items":["` + own + `"]}`, `{"tag":"none"}`, `{"folderId":"` + note + `"}`,
+	} {
 		is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
 			_, err := catalog.Add(tx, catalog.Draft{
 				Owner: ann, Kind: record.Collections, Form: kvtest.Form(t, record.Collections, `{"title":"c","source":`+source+`}`),
@@ -310,13 +327,19 @@ func TestFullCollection(t *testing.T) {
 		}
 		return nil
 	})
-	r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","source":{"items":["`+strings.Join(ids[:record.MaxPicked], `","`)+`"]}}`)
+	r := kvtest.Add(
+		t, s, owner, record.Collections,
+		`{"title":"c","source":{"items":["`+strings.Join(ids[:record.MaxPicked], `","`)+`"]}}`,
+	)
 	is.Equal(len(members(t, s, r)), record.MaxPicked)
 	add := func(id string) error {
 		return change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, []string{id}, nil) })
 	}
 	is.NoErr(add(ids[0])) // it is in it
-	is.Equal(add(ids[record.MaxPicked]).Error(), "The collection has 5000 items already, and more are not possible. Take out some first.")
+	is.Equal(
+		add(ids[record.MaxPicked]).Error(),
+		"The collection has 5000 items already, and more are not possible. Take out some first.",
+	)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, r) })
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(tx.Count(kvtest.Bucket("member")), 0); return nil })
 }

@@ -71,7 +71,9 @@ func loose(t *testing.T, s *kv.Store) (refs []byte) {
 func addFile(t *testing.T, s *kv.Store, owner record.ID, name string, ref byte, size int64) (r *record.Record) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		f := kvtest.Form(t, record.Files, `{"slug":"`+name+`","description":"words","tags":["x"],"isPublic":true,"maxViews":9}`)
+		f := kvtest.Form(
+			t, record.Files, `{"slug":"`+name+`","description":"words","tags":["x"],"isPublic":true,"maxViews":9}`,
+		)
 		f.Body.(*record.File).OriginalName = name
 		r, err = catalog.Add(tx, catalog.Draft{
 			Owner: owner, Kind: record.Files, Form: f, Content: kvtest.Content(record.Files, ref, size),
@@ -136,7 +138,10 @@ func TestReplace(t *testing.T) {
 	is.True(got.Public && got.Limit == 9 && len(got.Tags) == 1)
 	b, err := got.Decode()
 	is.NoErr(err)
-	is.Equal(*b.(*record.File), record.File{OriginalName: "b.txt", MimeType: "text/plain", SHA256: "2", Size: 200, Description: "words"})
+	is.Equal(
+		*b.(*record.File),
+		record.File{OriginalName: "b.txt", MimeType: "text/plain", SHA256: "2", Size: 200, Description: "words"},
+	)
 	is.Equal(len(loose(t, s)), 0)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(len(kvtest.DeliveriesOf(t, tx, hook.ID)), 1)

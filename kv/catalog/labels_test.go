@@ -107,9 +107,14 @@ func TestFileUnder(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint("t", i)
 	}
-	is.Equal(fields(fmt.Sprintf(`{"tagIds":[%q],"newTags":%q}`, mine.ID, strings.Join(many, ","))), map[string]string{"tags": "must have at most 64 entries"})
+	is.Equal(
+		fields(fmt.Sprintf(`{"tagIds":[%q],"newTags":%q}`, mine.ID, strings.Join(many, ","))),
+		map[string]string{"tags": "must have at most 64 entries"},
+	)
 
-	r := kvtest.Add(t, s, ann.ID, record.Files, fmt.Sprintf(`{"tags":["MINE","new"],"tagIds":[%q],"newTags":"new, newer"}`, mine.ID))
+	r := kvtest.Add(
+		t, s, ann.ID, record.Files, fmt.Sprintf(`{"tags":["MINE","new"],"tagIds":[%q],"newTags":"new, newer"}`, mine.ID),
+	)
 	names := func() (names []string) {
 		kvtest.View(t, s, func(tx *kv.Tx) error {
 			now, err := catalog.Record(tx, ann.ID, record.Files, r.ID.String())

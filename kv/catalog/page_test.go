@@ -332,7 +332,9 @@ func TestPageIcons(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		set, err := people.ReadSettings(tx)
 		set.LinkChecks = false
-		return kvtest.FirstError(err, people.SetSettings(tx, set), catalog.Remove(tx, b), catalog.RecheckPage(tx, a), catalog.RecheckPage(tx, b))
+		return kvtest.FirstError(
+			err, people.SetSettings(tx, set), catalog.Remove(tx, b), catalog.RecheckPage(tx, a), catalog.RecheckPage(tx, b),
+		)
 	})
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		p, _, _, err := catalog.LoadDuePage(tx, catalog.DuePage{Owner: a.Owner, ID: a.ID})
@@ -379,7 +381,10 @@ func TestPagesOfFormat1(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		all, err := kv.Collect(catalog.PageRows, tx, nil)
 		for i := range all {
-			err = kvtest.FirstError(err, func() error { _, err := catalog.PageRows.Delete(tx.Tx, catalog.PageRows.Key(&all[i])); return err }())
+			err = kvtest.FirstError(err, func() error {
+				_, err := catalog.PageRows.Delete(tx.Tx, catalog.PageRows.Key(&all[i]))
+				return err
+			}())
 		}
 		return err
 	})
@@ -412,7 +417,9 @@ func TestRepairOfPages(t *testing.T) {
 			nobody := record.NewPage(u.ID, record.ID{9}, "https://example.org/", s.Now())
 			kvtest.Update(t, s, func(tx *kv.Tx) error {
 				_, err := catalog.PageRows.Delete(tx.Tx, key(1))
-				return kvtest.FirstError(err, catalog.PageRows.Put(tx.Tx, nobody), tx.Put(kvtest.Bucket("page"), key(2), []byte("damaged")))
+				return kvtest.FirstError(
+					err, catalog.PageRows.Put(tx.Tx, nobody), tx.Put(kvtest.Bucket("page"), key(2), []byte("damaged")),
+				)
 			})
 			kvtest.SetFormat(t, s, format)
 			_, err := repair.Repair(dir, repair.RepairOptions{Schema: tables.All})

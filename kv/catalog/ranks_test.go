@@ -19,7 +19,9 @@ import (
 )
 
 // manyNotes makes n notes in one commit.
-func manyNotes(t testing.TB, s *kv.Store, owner record.ID, n int, form func(i int) *record.Form) (all []*record.Record) {
+func manyNotes(
+	t testing.TB, s *kv.Store, owner record.ID, n int, form func(i int) *record.Form,
+) (all []*record.Record) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		for i := range n {
@@ -47,7 +49,9 @@ func TestDeepOffsets(t *testing.T) {
 	yes := true
 	public := func() bool { return rnd.IntN(2) == 0 }
 	form := func() *record.Form {
-		return kvtest.Form(t, record.Notes, fmt.Sprintf(`{"title":"n%d","content":"x","isPublic":%t}`, rnd.IntN(1000), public()))
+		return kvtest.Form(
+			t, record.Notes, fmt.Sprintf(`{"title":"n%d","content":"x","isPublic":%t}`, rnd.IntN(1000), public()),
+		)
 	}
 	all := map[record.ID]*record.Record{}
 	keep := func(some []*record.Record) {
@@ -94,7 +98,9 @@ func TestDeepOffsets(t *testing.T) {
 			}
 			slices.SortFunc(want, o.compare)
 			q := catalog.Query{Owner: u.ID, Kind: record.Notes, Sort: o.sort, Public: o.public, Limit: 3}
-			for _, q.Offset = range []int{511, 512, 513, rnd.IntN(len(want)), rnd.IntN(len(want)), len(want) - 3, len(want) - 1, len(want), len(want) + 1000} {
+			for _, q.Offset = range []int{
+				511, 512, 513, rnd.IntN(len(want)), rnd.IntN(len(want)), len(want) - 3, len(want) - 1, len(want), len(want) + 1000,
+			} {
 				var page catalog.Page
 				kvtest.View(t, s, func(tx *kv.Tx) (err error) { page, err = catalog.List(tx, q); return err })
 				is.Equal(page.Total, len(want))
@@ -126,7 +132,9 @@ func TestDeepOffsets(t *testing.T) {
 			case 1: // older than the others
 				kvtest.Update(t, s, func(tx *kv.Tx) error {
 					r, err := catalog.Add(tx, catalog.Draft{
-						Owner: u.ID, Kind: record.Notes, Form: form(), Past: &record.Past{Created: anyOne().Created.Add(-time.Millisecond)},
+						Owner: u.ID, Kind: record.Notes, Form: form(), Past: &record.Past{
+							Created: anyOne().Created.Add(-time.Millisecond),
+						},
 					})
 					keep([]*record.Record{r})
 					return err
@@ -172,7 +180,9 @@ func TestDeepOffsetOfOlderView(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	all := manyNotes(t, s, u.ID, 2000, func(int) *record.Form { return kvtest.Form(t, record.Notes, `{"content":"x"}`) })
 	at := func(tx *kv.Tx, offset int) record.ID {
-		page, err := catalog.List(tx, catalog.Query{Owner: u.ID, Kind: record.Notes, Sort: catalog.Oldest, Limit: 1, Offset: offset})
+		page, err := catalog.List(
+			tx, catalog.Query{Owner: u.ID, Kind: record.Notes, Sort: catalog.Oldest, Limit: 1, Offset: offset},
+		)
 		is.NoErr(err)
 		return page.Records[0].ID
 	}

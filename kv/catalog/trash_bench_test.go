@@ -24,7 +24,9 @@ func BenchmarkTrashDelays(b *testing.B) {
 		kvtest.Update(b, s, func(tx *kv.Tx) error {
 			for range 100 {
 				r, err := catalog.Add(tx, catalog.Draft{
-					Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(b, record.Notes, fmt.Sprintf(`{"content":%q,"tags":["a","b"]}`, strings.Repeat("text ", 200))),
+					Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(
+						b, record.Notes, fmt.Sprintf(`{"content":%q,"tags":["a","b"]}`, strings.Repeat("text ", 200)),
+					),
 				})
 				if err != nil {
 					return err
@@ -59,7 +61,10 @@ func BenchmarkTrashDelays(b *testing.B) {
 			}
 		}
 		slices.Sort(took)
-		b.Logf("%s: %v for all; %d creates, median %v, p99 %v, longest %v", what, time.Since(begun).Round(time.Millisecond), len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+		b.Logf(
+			"%s: %v for all; %d creates, median %v, p99 %v, longest %v", what, time.Since(begun).Round(time.Millisecond),
+			len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1],
+		)
 	}
 	for range b.N {
 		measure("nothing", func() { time.Sleep(time.Second) })

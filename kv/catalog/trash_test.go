@@ -66,7 +66,10 @@ func TestTrash(t *testing.T) {
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
 	hook := kvtest.HookFor(t, s, u.ID, jobs.Removed(record.Notes), jobs.Restored(record.Notes))
-	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a","title":"Plan","slug":"plan","isPublic":true,"logVisits":true,"tags":["x","y"],"maxViews":9}`)
+	r := kvtest.Add(
+		t, s, u.ID, record.Notes,
+		`{"content":"a","title":"Plan","slug":"plan","isPublic":true,"logVisits":true,"tags":["x","y"],"maxViews":9}`,
+	)
 	seen(t, s, r, history.Visit{Referrer: "example.org"})
 	before := visits(t, s, r)
 	link := kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/"}`)

@@ -59,7 +59,9 @@ func TestVersions(t *testing.T) {
 	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a"}`)
 	kvtest.EditBy(t, s, r, "phone", `{"isPublic":true}`)
 	is.Equal(versions(t, s, r), nil) // not a change of the text
-	for i, step := range []struct{ by, text string }{{"phone", "b"}, {"phone", "c"}, {"laptop", "d"}, {"phone", "e"}, {"phone", "f"}} {
+	for i, step := range []struct{ by, text string }{
+		{"phone", "b"}, {"phone", "c"}, {"laptop", "d"}, {"phone", "e"}, {"phone", "f"},
+	} {
 		c.Add(2 * time.Minute)
 		kvtest.EditBy(t, s, r, step.by, fmt.Sprintf(`{"content":%q}`, step.text))
 		is.Equal(len(versions(t, s, r)), []int{1, 1, 2, 3, 3}[i])

@@ -25,7 +25,10 @@ func TestExactLimits(t *testing.T) {
 				is := is.New(t)
 				s := kvtest.Open(t)
 				u := kvtest.User(t, s, "ann")
-				r := kvtest.Add(t, s, u.ID, record.Files, fmt.Sprintf(`{"slug":"limited","isPublic":true,"maxViews":%d,"maxViewsAction":%s}`, limit, action))
+				r := kvtest.Add(
+					t, s, u.ID, record.Files,
+					fmt.Sprintf(`{"slug":"limited","isPublic":true,"maxViews":%d,"maxViewsAction":%s}`, limit, action),
+				)
 				errs := make([]error, 200)
 				var wg sync.WaitGroup
 				for i := range errs {
@@ -111,7 +114,12 @@ func TestLimitStartsAnew(t *testing.T) {
 		is.Equal(kvtest.Viewed(tx, r), [2]int64{9, 3})
 		return kvtest.Audit(tx)
 	})
-	is.Equal(kvtest.Code(catalog.Seen(s, &record.Record{Owner: u.ID, Kind: record.Notes, Share: record.Share{Limit: 1}}, history.Visit{})), "not_found")
+	is.Equal(
+		kvtest.Code(catalog.Seen(
+			s, &record.Record{Owner: u.ID, Kind: record.Notes, Share: record.Share{Limit: 1}}, history.Visit{},
+		)),
+		"not_found",
+	)
 }
 
 // Views of unlimited items are counted in memory. None is lost when they are written,
@@ -121,7 +129,9 @@ func TestUnlimitedViews(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := kvtest.OpenAt(t, dir, nil)
 	u := kvtest.User(t, s, "ann")
-	r, gone := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`), kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	r, gone := kvtest.Add(
+		t, s, u.ID, record.Notes, `{"content":"c"}`,
+	), kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
@@ -148,7 +158,10 @@ func TestExpiry(t *testing.T) {
 	s := kvtest.OpenAt(t, dir, c.Now)
 	u := kvtest.User(t, s, "ann")
 	end := c.Now().Add(time.Hour).UTC()
-	r := kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","isPublic":true,"maxViews":9,"expiresAt":%q}`, end.Format(time.RFC3339Nano)))
+	r := kvtest.Add(
+		t, s, u.ID, record.Notes,
+		fmt.Sprintf(`{"content":"c","isPublic":true,"maxViews":9,"expiresAt":%q}`, end.Format(time.RFC3339Nano)),
+	)
 	openNow := func(s *kv.Store) string {
 		var err error
 		kvtest.View(t, s, func(tx *kv.Tx) error { err = r.Open(tx.Now); return nil })
@@ -173,7 +186,9 @@ func TestExpiry(t *testing.T) {
 	c.Ms.Store(end.UnixMilli() + 5)
 	is.Equal(s.Now(), end.Add(5*time.Millisecond))
 
-	f := kvtest.Form(t, record.Notes, fmt.Sprintf(`{"content":"c","expiresAt":%q}`, end.Add(5*time.Millisecond).Format(time.RFC3339Nano)))
+	f := kvtest.Form(
+		t, record.Notes, fmt.Sprintf(`{"content":"c","expiresAt":%q}`, end.Add(5*time.Millisecond).Format(time.RFC3339Nano)),
+	)
 	err := s.Update(func(tx *kv.Tx) error {
 		_, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: f})
 		return err

@@ -45,7 +45,10 @@ func TestVisitsByDay(t *testing.T) {
 	type model map[history.Day]*history.VisitDay
 	var items []*record.Record
 	var want []model
-	for _, text := range []string{`{"content":"a","isPublic":true}`, `{"content":"b","isPublic":true,"logVisits":true}`, `{"content":"c","isPublic":true,"maxViews":1000000}`} {
+	for _, text := range []string{
+		`{"content":"a","isPublic":true}`, `{"content":"b","isPublic":true,"logVisits":true}`,
+		`{"content":"c","isPublic":true,"maxViews":1000000}`,
+	} {
 		items, want = append(items, kvtest.Add(t, s, u.ID, record.Notes, text)), append(want, model{})
 	}
 	total := make([]int64, len(items))
@@ -53,7 +56,10 @@ func TestVisitsByDay(t *testing.T) {
 		switch n := rnd.IntN(100); {
 		case n < 80:
 			i, now := rnd.IntN(len(items)), s.Now()
-			v := history.Visit{What: history.VisitPage, Device: history.DeviceClasses[rnd.IntN(3)], Referrer: []string{"", "a.example", "b.example"}[rnd.IntN(3)]}
+			v := history.Visit{
+				What: history.VisitPage, Device: history.DeviceClasses[rnd.IntN(3)],
+				Referrer: []string{"", "a.example", "b.example"}[rnd.IntN(3)],
+			}
 			seen(t, s, items[i], v)
 			day := history.DayOf(now)
 			if want[i][day] == nil {
@@ -195,7 +201,9 @@ func TestVisitLog(t *testing.T) {
 	is.NoErr(s.Flush())
 	is.Equal(len(visits(t, s, r).Log), 7) // what there was stays
 
-	limited := kvtest.Add(t, s, u.ID, record.Links, `{"originalUrl":"https://example.org","isPublic":true,"maxClicks":2,"logVisits":true}`)
+	limited := kvtest.Add(
+		t, s, u.ID, record.Links, `{"originalUrl":"https://example.org","isPublic":true,"maxClicks":2,"logVisits":true}`,
+	)
 	seen(t, s, limited, v)
 	is.Equal(len(visits(t, s, limited).Log), 1)
 	is.Equal(visits(t, s, limited).Days[0].Phone, int64(1))
@@ -213,7 +221,9 @@ func TestVisitsInMemory(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	var items []*record.Record
 	for i := range 100 {
-		items = append(items, kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"%d","isPublic":true,"logVisits":true}`, i)))
+		items = append(
+			items, kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"%d","isPublic":true,"logVisits":true}`, i)),
+		)
 	}
 	host := fmt.Sprintf("%0230d", 0)
 	for i := range 100_000 {

@@ -13,7 +13,9 @@ func BenchmarkParse(b *testing.B) {
 		{"small", `{"title":"Groceries","isPublic":true}`, nil},
 		{"typical", full, nil},
 		{"1MiB-text", `{"content":"` + strings.Repeat("a", 1<<20) + `"}`, nil},
-		{"1MiB-lines", `{"content":"` + strings.Repeat(`func main() {\n\tfmt.Println(\"\u003c\")\n}\n`, 1<<20/45) + `"}`, nil},
+		{
+			"1MiB-lines", `{"content":"` + strings.Repeat(`func main() {\n\tfmt.Println(\"\u003c\")\n}\n`, 1<<20/45) + `"}`, nil,
+		},
 		{"1MiB-escapes", `{"content":"` + strings.Repeat(`\u0041`, 1<<20/6) + `"}`, nil},
 		{"1MiB-numbers", `{"content":[0` + strings.Repeat(",0", 1<<19) + `]}`, errMany},
 		{"most-numbers", `{"content":[0` + strings.Repeat(",0", MaxValues-3) + `]}`, nil},

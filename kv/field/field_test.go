@@ -694,7 +694,9 @@ func TestLastText(t *testing.T) {
 			is.Equal(LastText(stored, "first", 1000), "")
 		}
 	}
-	for _, stored := range []string{``, `{"last":"x"}`, `{"a":1,"last":null}`, `{"a":1,"last":"x`, `{"a":1,"last":"x","b":1}`} {
+	for _, stored := range []string{
+		``, `{"last":"x"}`, `{"a":1,"last":null}`, `{"a":1,"last":"x`, `{"a":1,"last":"x","b":1}`,
+	} {
 		is.Equal(LastText([]byte(stored), "last", 100), "")
 	}
 }

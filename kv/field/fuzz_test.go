@@ -148,7 +148,9 @@ func FuzzAppendString(f *testing.F) {
 func FuzzCleanURL(f *testing.F) {
 	f.Add("https://example.org/")
 	f.Add("HTTP://[::1]:80/\\?é#\\")
-	for _, t := range []string{"https://bücher.example/50%-off#/#a%", "http://a%zz/", "http://a/%\u202e", "http://xn--a/"} {
+	for _, t := range []string{
+		"https://bücher.example/50%-off#/#a%", "http://a%zz/", "http://a/%\u202e", "http://xn--a/",
+	} {
 		f.Add(t)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

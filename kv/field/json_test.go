@@ -44,7 +44,10 @@ func TestParseAccepts(t *testing.T) {
 		{"empty name", `{"":1}`, Object{"": json.Number("1")}},
 		{"a pair of surrogates", `{"s":"\ud83d\ude00\uD83D\uDE00"}`, Object{"s": "😀😀"}},
 		{"escapes", `{"s":"\"\\\/\b\f\n\r\t\u0041\u0000"}`, Object{"s": "\"\\/\b\f\n\r\tA\x00"}},
-		{"letters after an escape that are hexadecimal digits", `{"s":"\nbeef\tface\/0000\\d800"}`, Object{"s": "\nbeef\tface/0000\\d800"}},
+		{
+			"letters after an escape that are hexadecimal digits", `{"s":"\nbeef\tface\/0000\\d800"}`,
+			Object{"s": "\nbeef\tface/0000\\d800"},
+		},
 		{"an escaped backslash before u", `{"s":"\\ud800"}`, Object{"s": `\ud800`}},
 		{"escapes beside the surrogates", `{"s":"\ud7ff\ue000"}`, Object{"s": "\ud7ff\ue000"}},
 		{"the replacement character", `{"s":"\ufffd` + "\ufffd" + `"}`, Object{"s": "\ufffd\ufffd"}},
@@ -323,7 +326,9 @@ func TestParseFor(t *testing.T) {
 		})
 		is.True(allocs < 100)
 	}
-	o, err := ParseFor(newSample(), []byte(`{"title":[1],"kind":{"a":1},"tags":[["x"]],"views":3,"size":3,"url":{"b":2},"other":{}}`))
+	o, err := ParseFor(
+		newSample(), []byte(`{"title":[1],"kind":{"a":1},"tags":[["x"]],"views":3,"size":3,"url":{"b":2},"other":{}}`),
+	)
 	is.NoErr(err)
 	is.Equal(o, Object{"title": []any{}, "tags": []any{[]any{"x"}}, "size": json.Number("3"), "url": Object{}})
 	for _, name := range []string{"z", "title", "tags"} { // unknown, a text, a list

@@ -85,7 +85,8 @@ func oracleValue(d *json.Decoder, depth int) (any, error) {
 			return nil, Malformed("The body is not valid JSON: a member's name must be a string.")
 		}
 		if _, twice := o[name]; twice {
-			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name)) // a long name is cut: it goes into the answer
+			// a long name is cut: it goes into the answer
+			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name))
 		}
 		o[name], err = oracleValue(d, depth+1)
 		if err != nil {

@@ -310,7 +310,9 @@ func testNumbers(t *testing.T, start int64, why string, bind func(*Set, *int64),
 			reading[int64]{"number " + n.text, json.Number(n.text), n.want, say},
 			reading[int64]{"text " + n.text, n.text, n.want, say})
 	}
-	for name, v := range map[string]any{"true": true, "false": false, "list": []any{json.Number("5")}, "object": Object{}} {
+	for name, v := range map[string]any{
+		"true": true, "false": false, "list": []any{json.Number("5")}, "object": Object{},
+	} {
 		readings = append(readings, reading[int64]{name, v, 0, why})
 	}
 	testReadings(t, start, bind, readings)
@@ -596,7 +598,10 @@ func TestID(t *testing.T) {
 		{"upper case", strings.ToUpper(a), id, ""},
 		{"empty", "", uuid.Nil, ""},
 		{"zero", uuid.Nil.String(), uuid.Nil, ""},
-		{"any version", "ffffffff-ffff-ffff-ffff-fffffffffffe", uuid.UUID(append(append([]byte{}, uuid.Max[:15]...), 0xfe)), ""},
+		{
+			"any version", "ffffffff-ffff-ffff-ffff-fffffffffffe", uuid.UUID(append(append([]byte{}, uuid.Max[:15]...), 0xfe)),
+			"",
+		},
 		{"no hyphens", strings.ReplaceAll(a, "-", ""), id, why},
 		{"braces", "{" + a + "}", id, why},
 		{"URN", "urn:uuid:" + a, id, why},
@@ -628,7 +633,9 @@ func TestShown(t *testing.T) {
 // TestAppendTime compares it with the library for all years.
 func TestAppendTime(t *testing.T) {
 	is := is.New(t)
-	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC).UnixMilli()
+	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(
+		9999, 12, 31, 23, 59, 59, 999e6, time.UTC,
+	).UnixMilli()
 	for ms := first; ms < last; ms += (last - first) / 9973 {
 		at := time.UnixMilli(ms).UTC()
 		is.Equal(string(appendTime(nil, at)), at.Format(TimeLayout))

@@ -18,17 +18,28 @@ func TestDeviceOf(t *testing.T) {
 		"curl/8.5.0":           history.Program,
 		"Wget/1.24":            history.Program,
 		"python-requests/2.32": history.Program,
-		"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)":                                                                                                           history.Program,
-		"Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)": history.Program,
-		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/141.0 Safari/537.36":                                                                          history.Program,
-		"Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1":                                            history.Phone,
-		"Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36":                                                              history.Phone,
-		"Mozilla/5.0 (Android 15; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0":                                                                                                               history.Phone,
-		"Mozilla/5.0 (Linux; Android 13; SM-X906C) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36":                                                                    history.Phone, // a tablet
-		"Mozilla/5.0 (iPad; CPU OS 12_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/12.0 Mobile/15E148 Safari/604.1":                                                     history.Phone,
-		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0":                                                                                                             history.Desktop,
-		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36 Edg/141.0":                                                          history.Desktop,
-		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Safari/605.1.15":                                                              history.Desktop,
+		"Mozilla/5.0 (compatible; Googlebot/2.1; " +
+			"+http://www.google.com/bot.html)": history.Program,
+		"Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0 Mobile " +
+			"Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)": history.Program,
+		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/141.0 " +
+			"Safari/537.36": history.Program,
+		"Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 " +
+			"Mobile/15E148 Safari/604.1": history.Phone,
+		"Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile " +
+			"Safari/537.36": history.Phone,
+		"Mozilla/5.0 (Android 15; Mobile; rv:140.0) Gecko/140.0 " +
+			"Firefox/140.0": history.Phone,
+		// a tablet
+		"Mozilla/5.0 (Linux; Android 13; SM-X906C) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 " +
+			"Safari/537.36": history.Phone,
+		"Mozilla/5.0 (iPad; CPU OS 12_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/12.0 " +
+			"Mobile/15E148 Safari/604.1": history.Phone,
+		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 " +
+			"Firefox/140.0": history.Desktop,
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36 Edg/141.0": history.Desktop,
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 " +
+			"Safari/605.1.15": history.Desktop,
 	} {
 		if got := history.DeviceOf(agent); got != want {
 			t.Errorf("%q is a %s", agent, got)
@@ -74,7 +85,9 @@ func FuzzReferringHost(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, header string) {
 		host := history.ReferringHost(header)
-		if len(host) > 253 || strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/"<>@?#%`, r) }) {
+		if len(host) > 253 || strings.ContainsFunc(host, func(r rune) bool {
+			return r <= ' ' || r > '~' || strings.ContainsRune(`/"<>@?#%`, r)
+		}) {
 			t.Errorf("%q has the host %q", header, host)
 		}
 		if host != "" && !strings.Contains(host, ":") && history.ReferringHost("https://"+host+"/") != host {
@@ -122,7 +135,9 @@ func TestMergeDays(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var a, b history.VisitDay
-	for i, device := range []history.DeviceClass{history.Phone, history.Desktop, history.Desktop, history.Program, history.Program, history.Program} {
+	for i, device := range []history.DeviceClass{
+		history.Phone, history.Desktop, history.Desktop, history.Program, history.Program, history.Program,
+	} {
 		a.Count(history.Visit{At: born.Add(time.Duration(i%4) * time.Hour), Device: device, Referrer: "a.example"})
 	}
 	is.Equal(a.Last, born.Add(3*time.Hour)) // not that of the visit that was counted last
@@ -146,7 +161,10 @@ func TestMergeDays(t *testing.T) {
 func TestDays(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for text, want := range map[string]bool{"2026-01-31": true, "1970-01-01": true, "2026-02-30": false, "1969-12-31": false, "2026-1-1": false, "": false, "2026-01-01T00:00:00Z": false} {
+	for text, want := range map[string]bool{
+		"2026-01-31": true, "1970-01-01": true, "2026-02-30": false, "1969-12-31": false, "2026-1-1": false, "": false,
+		"2026-01-01T00:00:00Z": false,
+	} {
 		d, ok := history.ParseDay(text)
 		is.Equal(ok, want)
 		if ok {

@@ -145,7 +145,9 @@ func TestCleanFileType(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(got, want)
 	}
-	for _, in := range []string{"", "*", "*/*", "pdf", ".", "..", "./a", "image/", "/png", "image/p g", "image/png;q=1", "a/b/c", ".a\x00", ".a,b"} {
+	for _, in := range []string{
+		"", "*", "*/*", "pdf", ".", "..", "./a", "image/", "/png", "image/p g", "image/png;q=1", "a/b/c", ".a\x00", ".a,b",
+	} {
 		_, err := CleanFileType(in)
 		is.True(err != nil) // in
 	}
@@ -158,14 +160,22 @@ func TestRequestForm(t *testing.T) {
 	f := &RequestForm{Request: NewRequest()}
 	is.NoErr(field.Create(f, in))
 	f.Finish()
-	is.Equal([]any{f.Title, f.MaxUploads, f.MaxFile, f.MaxTotal, f.Window, f.Types, f.Color, f.Active, f.Approval, f.Secret.Text},
+	is.Equal([]any{
+		f.Title, f.MaxUploads, f.MaxFile, f.MaxTotal, f.Window, f.Types, f.Color, f.Active, f.Approval, f.Secret.Text,
+	},
 		[]any{"A b", int64(0), int64(0), int64(12), int64(24), []string{".pdf", "image/*"}, "#AABBCC", true, true, "x"})
 	in, err = field.Parse([]byte(`{"maxTotalSize":null,"perUserWindowHours":null,"description":"d","password":null}`))
 	is.NoErr(err)
 	is.NoErr(field.Patch(f, in))
 	f.Finish()
-	is.Equal([]any{f.Title, f.MaxTotal, f.Window, f.Description, f.Secret}, []any{"A b", int64(0), int64(24), "d", field.Secret{Said: true}})
-	for _, bad := range []string{`{}`, `{"title":""}`, `{"title":"x","maxUploads":-1}`, `{"title":"x","maxFileSize":1.5}`, `{"title":"x","allowedTypes":["*"]}`, `{"title":"x","slug":"up"}`, `{"title":"x","brandColor":"#AABBCCD"}`} {
+	is.Equal(
+		[]any{f.Title, f.MaxTotal, f.Window, f.Description, f.Secret},
+		[]any{"A b", int64(0), int64(24), "d", field.Secret{Said: true}},
+	)
+	for _, bad := range []string{
+		`{}`, `{"title":""}`, `{"title":"x","maxUploads":-1}`, `{"title":"x","maxFileSize":1.5}`,
+		`{"title":"x","allowedTypes":["*"]}`, `{"title":"x","slug":"up"}`, `{"title":"x","brandColor":"#AABBCCD"}`,
+	} {
 		in, err := field.Parse([]byte(bad))
 		is.NoErr(err)
 		is.True(field.Create(&RequestForm{Request: NewRequest()}, in) != nil) // bad

@@ -384,7 +384,9 @@ func TestReserve(t *testing.T) {
 func TestReserveAll(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
-	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *inbox.RequestForm) { f.MaxUploads, f.MaxTotal = 40, 10*10 })
+	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *inbox.RequestForm) {
+		f.MaxUploads, f.MaxTotal = 40, 10*10
+	})
 	var all sync.WaitGroup
 	errs := make(chan error, 100)
 	for i := range 100 {
@@ -517,7 +519,9 @@ func TestRequestEvents(t *testing.T) {
 	ann := kvtest.User(t, s, "ann")
 	var hook jobs.Webhook
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		hook, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: ann.ID, URL: "https://example.org", Events: []jobs.Event{"*"}, Enabled: true})
+		hook, err = jobs.AddWebhook(
+			tx, jobs.Webhook{Owner: ann.ID, URL: "https://example.org", Events: []jobs.Event{"*"}, Enabled: true},
+		)
 		return err
 	})
 	q := kvtest.AddRequest(t, s, ann.ID, nil)
@@ -536,7 +540,10 @@ func TestRequestEvents(t *testing.T) {
 		}
 		return nil
 	})
-	is.Equal(events, []jobs.Event{jobs.UploadReceived, jobs.UploadReceived, "file.uploaded", jobs.UploadApproved, jobs.UploadRejected})
+	is.Equal(
+		events,
+		[]jobs.Event{jobs.UploadReceived, jobs.UploadReceived, "file.uploaded", jobs.UploadApproved, jobs.UploadRejected},
+	)
 }
 
 // TestReserveInAFailedCommit: a reservation is released if another job makes its
@@ -544,11 +551,15 @@ func TestRequestEvents(t *testing.T) {
 func TestReserveInAFailedCommit(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
-	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *inbox.RequestForm) { f.MaxUploads, f.MaxTotal = 3, 100 })
+	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *inbox.RequestForm) {
+		f.MaxUploads, f.MaxTotal = 3, 100
+	})
 	held, err := inbox.Reserve(s, t.Context(), q, "a", 10, 10)
 	is.NoErr(err)
 	broken := &table.Table[int]{ // no bucket takes such a long key; the error comes at the commit
-		Rows: kvtest.Bucket("answer"), Key: func(*int) []byte { return []byte("k") }, Encode: func(*int) ([]byte, error) { return []byte("v"), nil },
+		Rows: kvtest.Bucket("answer"), Key: func(*int) []byte {
+			return []byte("k")
+		}, Encode: func(*int) ([]byte, error) { return []byte("v"), nil },
 		Decode: func([]byte, []byte) (*int, error) { return new(int), nil },
 		Sums:   kvtest.Bucket("sum"), Tally: func(_ *int, add func([]byte, int64)) { add(make([]byte, 40_000), 1) },
 	}

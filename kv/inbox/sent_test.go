@@ -40,7 +40,9 @@ func TestSentIsSetAside(t *testing.T) {
 			if c.set == nil {
 				settle = func(begin int64) {
 					text := kvtest.TextNow(t, s, ann.ID) + begin*int64(len("Bob"+"hello"))
-					kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: 35 + text}) })
+					kvtest.Update(t, s, func(tx *kv.Tx) error {
+						return people.SetSettings(tx, people.Settings{DefaultQuota: 35 + text})
+					})
 				}
 			}
 			q := kvtest.AddRequest(t, s, ann.ID, c.set)
@@ -535,14 +537,22 @@ func TestOneSenderAnnouncesAThird(t *testing.T) {
 		came         int64 // has been received
 		sent         []sent
 	}{
-		"alone":               {total: 1000, sent: []sent{{"me", 500, ""}, {"me", 500, ""}}},
-		"a third stays":       {total: 1000, sent: []sent{{"b", 100, ""}, {"me", 568, "busy"}, {"me", 567, ""}, {"me", 1, "busy"}}},
-		"a tiny one":          {total: 9000, sent: []sent{{"b", 1, ""}, {"me", 4000, ""}}},
-		"in parts":            {total: 1000, sent: []sent{{"b", 100, ""}, {"me", 400, ""}, {"me", 200, "busy"}, {"me", 100, ""}}},
-		"near the end":        {total: 1000, came: 700, sent: []sent{{"b", 30, ""}, {"me", 270, ""}}},
-		"each has its own":    {total: 1000, sent: []sent{{"a", 100, ""}, {"b", 300, ""}, {"c", 334, "busy"}, {"c", 333, ""}}},
-		"of the quota":        {quota: 1000, sent: []sent{{"b", 100, ""}, {"me", 600, "busy"}, {"me", 500, ""}}},
-		"of the smaller":      {total: 400, quota: 100_000, sent: []sent{{"b", 100, ""}, {"me", 168, "busy"}, {"me", 167, ""}}},
+		"alone": {total: 1000, sent: []sent{{"me", 500, ""}, {"me", 500, ""}}},
+		"a third stays": {
+			total: 1000, sent: []sent{{"b", 100, ""}, {"me", 568, "busy"}, {"me", 567, ""}, {"me", 1, "busy"}},
+		},
+		"a tiny one": {total: 9000, sent: []sent{{"b", 1, ""}, {"me", 4000, ""}}},
+		"in parts": {
+			total: 1000, sent: []sent{{"b", 100, ""}, {"me", 400, ""}, {"me", 200, "busy"}, {"me", 100, ""}},
+		},
+		"near the end": {total: 1000, came: 700, sent: []sent{{"b", 30, ""}, {"me", 270, ""}}},
+		"each has its own": {
+			total: 1000, sent: []sent{{"a", 100, ""}, {"b", 300, ""}, {"c", 334, "busy"}, {"c", 333, ""}},
+		},
+		"of the quota": {quota: 1000, sent: []sent{{"b", 100, ""}, {"me", 600, "busy"}, {"me", 500, ""}}},
+		"of the smaller": {
+			total: 400, quota: 100_000, sent: []sent{{"b", 100, ""}, {"me", 168, "busy"}, {"me", 167, ""}},
+		},
 		"of what has no end":  {sent: []sent{{"b", 100, ""}, {"me", 1 << 30, ""}}},
 		"no room for anybody": {total: 1000, sent: []sent{{"me", 1000, ""}, {"b", 1, "limit_reached"}}},
 	} {

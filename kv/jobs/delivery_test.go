@@ -31,7 +31,9 @@ func TestDeliveries(t *testing.T) {
 	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
 	hook := func(owner record.ID, enabled bool, events ...jobs.Event) (h jobs.Webhook) {
 		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-			h, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: owner, URL: "https://example.org/", Events: events, Enabled: enabled})
+			h, err = jobs.AddWebhook(
+				tx, jobs.Webhook{Owner: owner, URL: "https://example.org/", Events: events, Enabled: enabled},
+			)
 			return err
 		})
 		return h
@@ -52,7 +54,10 @@ func TestDeliveries(t *testing.T) {
 		})
 		return events
 	}
-	f := kvtest.Form(t, record.Notes, `{"content":"c","slug":"the-slug","tags":["t"],"isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
+	f := kvtest.Form(
+		t, record.Notes,
+		`{"content":"c","slug":"the-slug","tags":["t"],"isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`,
+	)
 	n := kvtest.Commits(t, s)
 	failed := s.Update(func(tx *kv.Tx) error {
 		if _, err := catalog.Add(tx, catalog.Draft{Owner: ann.ID, Kind: record.Notes, Form: f}); err != nil {
@@ -101,7 +106,9 @@ func TestDeliveries(t *testing.T) {
 // openStill opens a store whose retry clock follows the store's clock.
 func openStill(t testing.TB, dir string, now func() time.Time) *kv.Store {
 	t.Helper()
-	return kvtest.Opened(t, dir, kv.Options{Schema: tables.All, Now: now, Log: kvtest.Quiet, Monotonic: func() time.Duration { return 0 }})
+	return kvtest.Opened(t, dir, kv.Options{Schema: tables.All, Now: now, Log: kvtest.Quiet, Monotonic: func() time.Duration {
+		return 0
+	}})
 }
 
 func hookNow(t testing.TB, s *kv.Store, h jobs.Webhook) (now *jobs.Webhook) {
@@ -120,7 +127,9 @@ func TestRetrySchedule(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	h := kvtest.HookFor(t, s, u.ID, "*")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
-	for i, wait := range []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 0} {
+	for i, wait := range []time.Duration{
+		5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 0,
+	} {
 		found, _ := kvtest.Due(t, s)
 		is.Equal(len(found), 1)
 		kvtest.Tried(t, s, found[0], "no")
@@ -154,7 +163,9 @@ func TestRetryAfter(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	kvtest.HookFor(t, s, u.ID, "*")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
-	for asked, want := range map[time.Duration]time.Duration{time.Second: 5 * time.Second, time.Minute: time.Minute, 100 * time.Hour: time.Hour} {
+	for asked, want := range map[time.Duration]time.Duration{
+		time.Second: 5 * time.Second, time.Minute: time.Minute, 100 * time.Hour: time.Hour,
+	} {
 		found, _ := kvtest.Due(t, s)
 		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, found[0], jobs.Try{Error: "no", Wait: asked}) })
 		_, left := kvtest.Due(t, s)
@@ -437,7 +448,9 @@ func TestFullQueue(t *testing.T) {
 	const size = jobs.MaxQueuedBytes / 10
 	big := jobs.Notice{Title: strings.Repeat("x", size)}
 	for i := range 13 {
-		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Emit(tx, u.ID, jobs.UploadReceived, record.ID{byte(i % 2)}, big) })
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			return jobs.Emit(tx, u.ID, jobs.UploadReceived, record.ID{byte(i % 2)}, big)
+		})
 	}
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(jobs.Queued(tx, h.ID), int64(9))
@@ -479,10 +492,14 @@ func TestDueIsCheap(t *testing.T) {
 			return nil
 		})
 	}
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Emit(tx, u.ID, jobs.UploadApproved, tx.NewID(), jobs.Notice{}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		return jobs.Emit(tx, u.ID, jobs.UploadApproved, tx.NewID(), jobs.Notice{})
+	})
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		asked := 0
-		found, _, err := jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 2 }, func(jobs.Due) bool { asked++; return false })
+		found, _, err := jobs.DueDeliveries(tx, func(*jobs.Webhook) int {
+			return 2
+		}, func(jobs.Due) bool { asked++; return false })
 		is.NoErr(err)
 		is.Equal(len(found), 3)
 		is.True(asked <= 5) // two and one more, and one
@@ -490,7 +507,9 @@ func TestDueIsCheap(t *testing.T) {
 		d, _, err := jobs.ReadDelivery(tx, found[0].Place)
 		is.NoErr(err)
 		is.Equal(found[0].Subject, d.Subject)
-		found, _, err = jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 1 }, func(x jobs.Due) bool { return x.Subject == d.Subject })
+		found, _, err = jobs.DueDeliveries(tx, func(*jobs.Webhook) int {
+			return 1
+		}, func(x jobs.Due) bool { return x.Subject == d.Subject })
 		is.NoErr(err)
 		is.Equal(len(found), 2)
 		is.True(found[0].Subject != d.Subject)
@@ -605,7 +624,10 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 	c := kvtest.NewClock()
 	s := openStill(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
-	hs := []jobs.Webhook{kvtest.HookFor(t, s, u.ID, "*"), kvtest.HookFor(t, s, u.ID, jobs.UploadReceived), kvtest.HookFor(t, s, u.ID, jobs.UploadApproved)}
+	hs := []jobs.Webhook{
+		kvtest.HookFor(t, s, u.ID, "*"), kvtest.HookFor(t, s, u.ID, jobs.UploadReceived),
+		kvtest.HookFor(t, s, u.ID, jobs.UploadApproved),
+	}
 	m := &queueModel{failing: map[int]int64{}, paused: map[int]bool{}, tried: map[int]int64{}}
 	at := func(q *queued) jobs.Place { return jobs.Place{Owner: u.ID, Hook: hs[q.hook].ID, ID: q.id} }
 	schedule := []int64{0, 5e3, 30e3, 120e3, 600e3, 3600e3, 6 * 3600e3, 24 * 3600e3}
@@ -613,7 +635,9 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 		now := s.MonotonicNow().UnixMilli()
 		switch op := rnd.IntN(20); {
 		case op < 7:
-			e, subject := []jobs.Event{jobs.UploadReceived, jobs.UploadApproved, jobs.UploadRejected}[rnd.IntN(3)], byte(rnd.IntN(4))
+			e, subject := []jobs.Event{
+				jobs.UploadReceived, jobs.UploadApproved, jobs.UploadRejected,
+			}[rnd.IntN(3)], byte(rnd.IntN(4))
 			planned := rnd.IntN(8) == 0
 			err := s.Update(func(tx *kv.Tx) error {
 				if err := jobs.Emit(tx, u.ID, e, record.ID{subject}, jobs.Notice{Title: "t"}); err != nil || !planned {

@@ -106,7 +106,11 @@ func TestFetchIsSetAside(t *testing.T) {
 	run := beginFetch(t, s, one)
 	is.Equal(run.Tries, 1)
 	leave(100)
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := jobs.BeginFetch(tx, u.ID, one.ID); return err })), "not_running") // already running
+	// already running
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		_, err := jobs.BeginFetch(tx, u.ID, one.ID)
+		return err
+	})), "not_running")
 	run.Total = 101
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.NoteFetch(tx, run) })), "quota_exceeded")
 	run.Total = 60
@@ -139,7 +143,10 @@ func TestFetchIsSetAside(t *testing.T) {
 	is.Equal(kvtest.Code(err), "slug_taken")
 	ask := new(inbox.RequestForm)
 	ask.Slug = "mine"
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := inbox.AddRequest(tx, u.ID, ask, ""); return err })), "slug_taken")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		_, err := inbox.AddRequest(tx, u.ID, ask, "")
+		return err
+	})), "slug_taken")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c","slug":"hers"}`)
 	_, err = addFetch(s, jobs.Fetch{Owner: u.ID, Slug: "hers"})
 	is.Equal(kvtest.Code(err), "slug_taken")
@@ -193,17 +200,23 @@ func TestFetchIsCancelled(t *testing.T) {
 	old := beginFetch(t, s, one)
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.CancelFetch(tx, other.ID, one.ID) })), "not_found")
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.CancelFetch(tx, u.ID, one.ID) })
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.CancelFetch(tx, u.ID, one.ID) })), "remote_upload_over")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		return jobs.CancelFetch(tx, u.ID, one.ID)
+	})), "remote_upload_over")
 	nothing(old, "not_running")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c","slug":"mine"}`) // it is free
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.RetryFetch(tx, u.ID, one.ID, uuid.Nil) })), "slug_taken")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		return jobs.RetryFetch(tx, u.ID, one.ID, uuid.Nil)
+	})), "slug_taken")
 
 	two, err := addFetch(s, jobs.Fetch{Owner: u.ID})
 	is.NoErr(err)
 	old = beginFetch(t, s, two)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.CancelFetch(tx, u.ID, two.ID) })
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.RetryFetch(tx, u.ID, two.ID, uuid.Nil) })
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.RetryFetch(tx, u.ID, two.ID, uuid.Nil) })), "remote_upload_not_failed")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		return jobs.RetryFetch(tx, u.ID, two.ID, uuid.Nil)
+	})), "remote_upload_not_failed")
 	nothing(old, "not_running")
 	run := beginFetch(t, s, two)
 	is.Equal(run.Tries, 1)
@@ -335,7 +348,10 @@ func TestFetchesAreBounded(t *testing.T) {
 		})
 		is.Equal(count(), jobs.KeptFetches)
 	}
-	is.Equal(kvtest.Code(s.View(func(tx *kv.Tx) error { _, err := jobs.ReadFetch(tx, u.ID, first.ID); return err })), "not_found")
+	is.Equal(kvtest.Code(s.View(func(tx *kv.Tx) error {
+		_, err := jobs.ReadFetch(tx, u.ID, first.ID)
+		return err
+	})), "not_found")
 	last, err := addFetch(s, jobs.Fetch{Owner: u.ID})
 	is.NoErr(err)
 	c.Add(jobs.FetchTime - time.Minute)

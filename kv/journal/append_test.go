@@ -42,7 +42,9 @@ func TestAppendFails(t *testing.T) {
 		"everything":                {failures{"write": 2, "sync": 4, "truncate": 3}, 8},
 	} {
 		for _, recent := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, recent %v", name, recent), func(t *testing.T) { appendFails(t, maps.Clone(test.fail), test.tries, recent) })
+			t.Run(fmt.Sprintf("%s, recent %v", name, recent), func(t *testing.T) {
+				appendFails(t, maps.Clone(test.fail), test.tries, recent)
+			})
 		}
 	}
 }

@@ -149,12 +149,14 @@ func TestCheckDamagedLayout(t *testing.T) {
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"journal/log-1 is damaged at byte 7 (why)":                       &Damaged{Name: "log-1", At: 7, Why: "why"},
-		"journal/log-1 is damaged at byte 7 (why); two records are lost": &Damaged{Name: "log-1", At: 7, Why: "why", Lost: "two records are lost"},
-		"journal/log-1 is missing: it is needed":                         &Missing{"log-1", "it is needed"},
-		"journal/log-1 is a symbolic link, not a file":                   &Irregular{"log-1", fs.ModeSymlink},
-		"journal/log-1 is a directory, not a file":                       &Irregular{"log-1", fs.ModeDir},
-		"journal/log-1 is not a regular file":                            &Irregular{"log-1", fs.ModeSocket},
+		"journal/log-1 is damaged at byte 7 (why)": &Damaged{Name: "log-1", At: 7, Why: "why"},
+		"journal/log-1 is damaged at byte 7 (why); two records are lost": &Damaged{
+			Name: "log-1", At: 7, Why: "why", Lost: "two records are lost",
+		},
+		"journal/log-1 is missing: it is needed":       &Missing{"log-1", "it is needed"},
+		"journal/log-1 is a symbolic link, not a file": &Irregular{"log-1", fs.ModeSymlink},
+		"journal/log-1 is a directory, not a file":     &Irregular{"log-1", fs.ModeDir},
+		"journal/log-1 is not a regular file":          &Irregular{"log-1", fs.ModeSocket},
 	} {
 		is.New(t).Equal(err.Error(), want)
 	}

@@ -316,7 +316,9 @@ func replay(j *Journal) (book, Replayed, error) {
 		scratch = digest.Add(op, scratch)
 	}
 	if digest != b.Digest {
-		return b, done, fmt.Errorf("record %d says that the digest is %016x, and what there is has %016x", b.Seq, uint64(b.Digest), uint64(digest))
+		return b, done, fmt.Errorf(
+			"record %d says that the digest is %016x, and what there is has %016x", b.Seq, uint64(b.Digest), uint64(digest),
+		)
 	}
 	return b, done, nil
 }

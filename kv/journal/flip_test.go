@@ -211,7 +211,10 @@ func TestReadSnapshot(t *testing.T) {
 	is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
 	file := m.seen[SnapshotName(b.Seq)].data
 	read := func(file []byte, format uint32) (n int, err error) {
-		at, err := ReadSnapshot(bytes.NewReader(file), int64(len(file)), b.Seq, format, func(ops []Op) error { n += len(ops); return nil })
+		at, err := ReadSnapshot(bytes.NewReader(file), int64(len(file)), b.Seq, format, func(ops []Op) error {
+			n += len(ops)
+			return nil
+		})
 		is.Equal(err == nil, at == b.State)
 		return n, err
 	}

@@ -44,7 +44,9 @@ func TestOps(t *testing.T) {
 	none, err := parseOps(nil, nil)
 	is.NoErr(err)
 	is.Equal(len(none), 0)
-	for _, bad := range []string{"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "\x01\x01k\x80"} {
+	for _, bad := range []string{
+		"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "\x01\x01k\x80",
+	} {
 		_, err := parseOps(nil, []byte(bad))
 		is.True(errors.Is(err, errFrame))
 	}

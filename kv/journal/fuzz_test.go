@@ -251,7 +251,9 @@ func TestLengthsTakeNoMemory(t *testing.T) {
 // checksums are right.
 func FuzzSurvey(f *testing.F) {
 	f.Add([]byte{}, false)
-	whole := append(header{layout: plainLayout, format: format}.append(nil, logMagic), sealed(State{Seq: 1}, []byte("\x01\x03key\x05value"))...)
+	whole := append(header{layout: plainLayout, format: format}.append(nil, logMagic), sealed(
+		State{Seq: 1}, []byte("\x01\x03key\x05value"),
+	)...)
 	f.Add(append(append(whole, "torn"...), sealed(State{Seq: 3}, []byte("\x81\x03key"))...), false)
 	f.Add(whole[:len(whole)-1], true)
 	f.Fuzz(func(t *testing.T, b []byte, mend bool) {

@@ -235,7 +235,9 @@ func TestFormerCompressedLog(t *testing.T) {
 	is.NoErr(err)
 	m := newMemory(nil)
 	m.seen[fileName(logName, 0)] = &inode{data: b}
-	m.seen[fileName(logName, 60)] = &inode{data: header{plainLayout, format, State{60, 0x917e3b4e06b41381}, 0}.append(nil, logMagic)}
+	m.seen[fileName(logName, 60)] = &inode{
+		data: header{plainLayout, format, State{60, 0x917e3b4e06b41381}, 0}.append(nil, logMagic),
+	}
 	got := holds(t, m)
 	is.Equal(len(got.entries), 41)
 	is.Equal(got.State, State{60, 0x917e3b4e06b41381})

@@ -38,7 +38,10 @@ type history struct {
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
-	h := &history{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), clock: time.UnixMilli(1_700_000_000_000), one: 8, unsettled: map[uint64]bool{}}
+	h := &history{
+		T: t, rnd: rand.New(rand.NewPCG(seed, 1)), clock: time.UnixMilli(1_700_000_000_000), one: 8,
+		unsettled: map[uint64]bool{},
+	}
 	h.disk = newMemory(h.rnd)
 	h.disk.after = h.look
 	h.begin()
@@ -279,7 +282,9 @@ func TestPowerCuts(t *testing.T) {
 		h.live(120, true)
 		cuts += h.cuts
 		if len(h.lost) > 0 {
-			t.Fatalf("history %d: of %d cuts, %d are bad: %v", seed, h.cuts, len(h.lost), errors.Join(h.lost[:min(3, len(h.lost))]...))
+			t.Fatalf(
+				"history %d: of %d cuts, %d are bad: %v", seed, h.cuts, len(h.lost), errors.Join(h.lost[:min(3, len(h.lost))]...),
+			)
 		}
 	}
 	t.Logf("%d cuts", cuts)

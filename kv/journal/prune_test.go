@@ -93,9 +93,13 @@ func TestRetention(t *testing.T) {
 		space Space
 		want  Retention
 	}{
-		"nothing yet":        {nil, nil, Space{100 * g, g}, Retention{0, Keep}},
-		"slow":               {[]int{48, 24, 1}, []int64{24 << 20, 12 << 20, 12 << 20}, Space{100 * g, g}, Retention{1 << 20, Keep}},
-		"fast":               {[]int{10, 5, 1}, []int64{50 * g, 40 * g, 10 * g}, Space{1000 * g, g}, Retention{10 * g, 10 * time.Hour}},
+		"nothing yet": {nil, nil, Space{100 * g, g}, Retention{0, Keep}},
+		"slow": {
+			[]int{48, 24, 1}, []int64{24 << 20, 12 << 20, 12 << 20}, Space{100 * g, g}, Retention{1 << 20, Keep},
+		},
+		"fast": {
+			[]int{10, 5, 1}, []int64{50 * g, 40 * g, 10 * g}, Space{1000 * g, g}, Retention{10 * g, 10 * time.Hour},
+		},
 		"just begun":         {[]int{0}, []int64{g}, Space{1000 * g, g}, Retention{g, Keep}},
 		"the disk is full":   {[]int{10, 5, 1}, []int64{5 * g, 4 * g, g}, Space{0, g}, Retention{g, 0}},
 		"the clock was back": {[]int{-10}, []int64{g}, Space{1000 * g, g}, Retention{g, Keep}},

@@ -214,7 +214,8 @@ func olderReads(t *testing.T, m *memory) bool {
 	reads := true
 	for name, f := range m.seen {
 		h := f.data[:44]
-		known := regexp.MustCompile(`^(log|snap)-[0-9a-f]{16}$`).MatchString(name) && string(h[:8]) == map[byte]string{'l': "kist-log", 's': "kistsnap"}[name[0]]
+		known := regexp.MustCompile(`^(log|snap)-[0-9a-f]{16}$`).MatchString(name) &&
+			string(h[:8]) == map[byte]string{'l': "kist-log", 's': "kistsnap"}[name[0]]
 		if !known || binary.BigEndian.Uint32(h[8:]) <= 2 {
 			continue
 		}
@@ -546,8 +547,13 @@ func TestRecentWithoutRoom(t *testing.T) {
 func TestRecentIsPinned(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	j := Journal{head: header{plainLayout, 2, State{Seq: 7, Digest: 0x0123456789abcdef}, 1_700_000_000_000}.append(nil, logMagic)}
-	is.Equal(hex.EncodeToString(j.recentHead(4321, 9)), "6b6973742d6c6f670000000300000000000000000000000000000000000000000000000000000000000000006b6973742d6c6f67000000010000000200000000000000070123456789abcdef0000018bcfe56800b56ed88f00000000000010e10000000000000009c3963d62")
+	j := Journal{
+		head: header{plainLayout, 2, State{Seq: 7, Digest: 0x0123456789abcdef}, 1_700_000_000_000}.append(nil, logMagic),
+	}
+	is.Equal(
+		hex.EncodeToString(j.recentHead(4321, 9)),
+		"6b6973742d6c6f670000000300000000000000000000000000000000000000000000000000000000000000006b6973742d6c6f67000000010000000200000000000000070123456789abcdef0000018bcfe56800b56ed88f00000000000010e10000000000000009c3963d62",
+	)
 	is.Equal(RecentName, "log-ffffffffffffffff")
 	is.Equal(recentHead, 4096)
 }

@@ -85,17 +85,33 @@ func TestSurvey(t *testing.T) {
 		tail    bool
 		reached uint64
 	}{
-		"nothing":              {func(*testing.T, *memory) {}, nil, false, false, 9},
-		"a damaged snapshot":   {func(_ *testing.T, m *memory) { m.seen[snap].data[headerSize+20]++ }, []string{"journal/" + snap + " is damaged at byte "}, false, false, 9},
-		"the end is cut":       {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[2]); cutOff(m, logs[2], at+5) }, nil, false, true, 8},
-		"the end is missing":   {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[2]); cutOff(m, logs[2], at) }, nil, false, false, 8},
-		"a log is cut":         {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[1]); cutOff(m, logs[1], at+5) }, []string{"records 6 to 6 cannot be read"}, false, false, 9},
-		"a log ends too early": {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[1]); cutOff(m, logs[1], at) }, []string{"it ends too early; records 6 to 6 are missing"}, false, false, 9},
+		"nothing": {func(*testing.T, *memory) {}, nil, false, false, 9},
+		"a damaged snapshot": {func(_ *testing.T, m *memory) {
+			m.seen[snap].data[headerSize+20]++
+		}, []string{"journal/" + snap + " is damaged at byte "}, false, false, 9},
+		"the end is cut": {func(t *testing.T, m *memory) {
+			at, _ := lastOf(t, m, logs[2])
+			cutOff(m, logs[2], at+5)
+		}, nil, false, true, 8},
+		"the end is missing": {func(t *testing.T, m *memory) {
+			at, _ := lastOf(t, m, logs[2])
+			cutOff(m, logs[2], at)
+		}, nil, false, false, 8},
+		"a log is cut": {func(t *testing.T, m *memory) {
+			at, _ := lastOf(t, m, logs[1])
+			cutOff(m, logs[1], at+5)
+		}, []string{"records 6 to 6 cannot be read"}, false, false, 9},
+		"a log ends too early": {func(t *testing.T, m *memory) {
+			at, _ := lastOf(t, m, logs[1])
+			cutOff(m, logs[1], at)
+		}, []string{"it ends too early; records 6 to 6 are missing"}, false, false, 9},
 		"a record is damaged": {func(t *testing.T, m *memory) {
 			marks, _ := frames(t, m.seen[logs[1]].data)
 			m.seen[logs[1]].data[marks[1]+12]++
 		}, []string{"whole records follow from byte "}, false, false, 9},
-		"the newest log is missing": {func(_ *testing.T, m *memory) { delete(m.seen, logs[2]) }, []string{"journal/" + logs[2] + " is missing"}, true, false, 6},
+		"the newest log is missing": {func(_ *testing.T, m *memory) {
+			delete(m.seen, logs[2])
+		}, []string{"journal/" + logs[2] + " is missing"}, true, false, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -129,14 +145,20 @@ func TestSalvageStrayFile(t *testing.T) {
 		kind    string
 		harmful int
 	}{
-		"far ahead":               {seq: 0xdeadbeef00000000, data: func([]byte) []byte { return random(5000) }, harmful: 1},
-		"far ahead, empty":        {seq: 0xdeadbeef00000000, data: func([]byte) []byte { return nil }, harmful: 1},
-		"a little ahead":          {seq: 23, data: func([]byte) []byte { return random(5000) }, harmful: 1},
-		"in the middle":           {seq: 7, data: func([]byte) []byte { return random(5000) }, placed: true, harmful: 1},
-		"at the end":              {seq: 20, data: func([]byte) []byte { return random(5000) }, placed: true, blind: true, harmful: 1},
-		"another log's content":   {seq: 1 << 50, data: bytes.Clone, harmful: 1},
-		"a snapshot far ahead":    {seq: 0xdeadbeef00000000, kind: snapName, data: func([]byte) []byte { return random(5000) }, harmful: 1},
-		"a snapshot in the midst": {seq: 7, kind: snapName, data: func([]byte) []byte { return random(5000) }, placed: true, harmful: 1},
+		"far ahead":        {seq: 0xdeadbeef00000000, data: func([]byte) []byte { return random(5000) }, harmful: 1},
+		"far ahead, empty": {seq: 0xdeadbeef00000000, data: func([]byte) []byte { return nil }, harmful: 1},
+		"a little ahead":   {seq: 23, data: func([]byte) []byte { return random(5000) }, harmful: 1},
+		"in the middle":    {seq: 7, data: func([]byte) []byte { return random(5000) }, placed: true, harmful: 1},
+		"at the end": {seq: 20, data: func([]byte) []byte {
+			return random(5000)
+		}, placed: true, blind: true, harmful: 1},
+		"another log's content": {seq: 1 << 50, data: bytes.Clone, harmful: 1},
+		"a snapshot far ahead": {seq: 0xdeadbeef00000000, kind: snapName, data: func([]byte) []byte {
+			return random(5000)
+		}, harmful: 1},
+		"a snapshot in the midst": {seq: 7, kind: snapName, data: func([]byte) []byte {
+			return random(5000)
+		}, placed: true, harmful: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +201,9 @@ func cutOff(m *memory, name string, size int) { m.seen[name].data = m.seen[name]
 // tells the layout.
 func TestSalvageBehindHead(t *testing.T) {
 	t.Parallel()
-	for name, at := range map[string]int{"magic": 0, "layout": 8, "lowest byte of the layout": 11, "number": 20, "checksum": headerSize - 1} {
+	for name, at := range map[string]int{
+		"magic": 0, "layout": 8, "lowest byte of the layout": 11, "number": 20, "checksum": headerSize - 1,
+	} {
 		for _, packed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, packed %v", name, packed), func(t *testing.T) {
 				t.Parallel()

@@ -58,23 +58,36 @@ func TestCharset(t *testing.T) {
 		"UTF-8 as GB18030":            {page("gb18030") + "中文标题", "", "utf-8 中文标题"},
 		"UTF-8 with a broken byte":    {mixed + "\xff!", "", "utf-8 " + mixed + "\ufffd!"},
 		"UTF-8 that ends too early":   {mixed + "\xc3", "", "utf-8 " + mixed + "\ufffd"},
-		"1252 by the page":            {page("windows-1252") + encoded(t, "windows-1252", mixed), "", "windows-1252 " + mixed},
-		"1252 by the page, short":     {"<meta charset=latin1>" + encoded(t, "windows-1252", mixed), "", "windows-1252 " + mixed},
-		"1252 by the type":            {encoded(t, "windows-1252", mixed), "text/html; charset=iso-8859-1", "windows-1252 " + mixed},
-		"1252 as UTF-8":               {page("UTF-8") + encoded(t, "windows-1252", mixed), "", "windows-1252? " + mixed},
-		"1252 as a word":              {page("klingon") + encoded(t, "windows-1252", mixed), "text/html; charset=klingon", "windows-1252? " + mixed},
-		"1252 as UTF-16":              {page("UTF-16") + encoded(t, "windows-1252", mixed), "", "windows-1252? " + mixed},
-		"1251 by the type":            {"<meta charset=latin1>" + encoded(t, "windows-1251", "Привет"), "text/html; charset=windows-1251", "windows-1251 Привет"},
-		"KOI8-R by the page":          {page("koi8-r") + encoded(t, "koi8-r", "Привет"), "", "koi8-r Привет"},
-		"GB18030 by the page":         {page("gb2312") + encoded(t, "gb18030", "中文标题"), "", "gbk 中文标题"},
-		"Shift_JIS by the page":       {page("Shift_JIS") + encoded(t, "shift_jis", "日本語"), "", "shift_jis 日本語"},
-		"7 bits by the page":          {page("iso-2022-jp") + encoded(t, "iso-2022-jp", "日本語"), "", "iso-2022-jp 日本語"},
-		"Latin-1 by XML":              {"<?xml version=\"1.0\" encoding=\"iso-8859-1\"?>" + encoded(t, "windows-1252", "Grün"), "", "windows-1252 Grün"},
-		"UTF-16":                      {"\xff\xfe" + utf16le("a,Æblegrød"), "", "utf-16le a,Æblegrød"},
-		"UTF-16, the other way":       {"\xfe\xff" + utf16be("a,Æblegrød"), "", "utf-16be a,Æblegrød"},
-		"UTF-16 without a mark":       {utf16le("url,title\n中文标题"), "", "utf-16le? url,title\n中文标题"},
-		"UTF-16 the other way, too":   {utf16be("url,title\n中文标题"), "", "utf-16be? url,title\n中文标题"},
-		"a NUL":                       {"a\x00b", "", "utf-8 a\x00b"},
+		"1252 by the page": {
+			page("windows-1252") + encoded(t, "windows-1252", mixed), "", "windows-1252 " + mixed,
+		},
+		"1252 by the page, short": {
+			"<meta charset=latin1>" + encoded(t, "windows-1252", mixed), "", "windows-1252 " + mixed,
+		},
+		"1252 by the type": {
+			encoded(t, "windows-1252", mixed), "text/html; charset=iso-8859-1", "windows-1252 " + mixed,
+		},
+		"1252 as UTF-8": {page("UTF-8") + encoded(t, "windows-1252", mixed), "", "windows-1252? " + mixed},
+		"1252 as a word": {
+			page("klingon") + encoded(t, "windows-1252", mixed), "text/html; charset=klingon", "windows-1252? " + mixed,
+		},
+		"1252 as UTF-16": {page("UTF-16") + encoded(t, "windows-1252", mixed), "", "windows-1252? " + mixed},
+		"1251 by the type": {
+			"<meta charset=latin1>" + encoded(t, "windows-1251", "Привет"), "text/html; charset=windows-1251",
+			"windows-1251 Привет",
+		},
+		"KOI8-R by the page":    {page("koi8-r") + encoded(t, "koi8-r", "Привет"), "", "koi8-r Привет"},
+		"GB18030 by the page":   {page("gb2312") + encoded(t, "gb18030", "中文标题"), "", "gbk 中文标题"},
+		"Shift_JIS by the page": {page("Shift_JIS") + encoded(t, "shift_jis", "日本語"), "", "shift_jis 日本語"},
+		"7 bits by the page":    {page("iso-2022-jp") + encoded(t, "iso-2022-jp", "日本語"), "", "iso-2022-jp 日本語"},
+		"Latin-1 by XML": {
+			"<?xml version=\"1.0\" encoding=\"iso-8859-1\"?>" + encoded(t, "windows-1252", "Grün"), "", "windows-1252 Grün",
+		},
+		"UTF-16":                    {"\xff\xfe" + utf16le("a,Æblegrød"), "", "utf-16le a,Æblegrød"},
+		"UTF-16, the other way":     {"\xfe\xff" + utf16be("a,Æblegrød"), "", "utf-16be a,Æblegrød"},
+		"UTF-16 without a mark":     {utf16le("url,title\n中文标题"), "", "utf-16le? url,title\n中文标题"},
+		"UTF-16 the other way, too": {utf16be("url,title\n中文标题"), "", "utf-16be? url,title\n中文标题"},
+		"a NUL":                     {"a\x00b", "", "utf-8 a\x00b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -103,7 +116,9 @@ func TestGuess(t *testing.T) {
 			"Größe", "Übermut", "Crème brûlée", "5 €", "“quoted”", "Straße in Köln – ÄÖÜ", "São Paulo à noite", "El Niño ¿qué?", "Ærø på dansk", "Ísland er fagurt", "naïve café",
 			"Die Prüfung der Größe", "È così perché", "Où êtes-vous ? « Là-bas »", "© 2004 Foo", "Århus", "Zoë",
 		},
-		"windows-1251": {"Привет мир", "Новости дня", "НОВОСТИ России и мира", "Как сварить борщ – рецепт", "Це українська мова її", "мир"},
+		"windows-1251": {
+			"Привет мир", "Новости дня", "НОВОСТИ России и мира", "Как сварить борщ – рецепт", "Це українська мова її", "мир",
+		},
 		"koi8-r":       {"Привет мир", "Новости дня на сегодня", "Как сварить борщ"},
 		"windows-1250": {"Zażółć gęślą jaźń", "Książka, żółw i śnieg", "Příliš žluťoučký kůň úpěl ďábelské ódy"},
 		"windows-1254": {"Türkçe ışık ve şeker bağ", "İstanbul'da güneşli"},
@@ -149,7 +164,10 @@ func TestCharsetMemory(t *testing.T) {
 
 // Whatever the bytes are, they become valid UTF-8, and UTF-8 stays as it is.
 func FuzzCharset(f *testing.F) {
-	for _, text := range []string{"", "\xff", "\xff\xfea\x00", "\ufeffa", "Gr\xfc\xdfe", "\xd6\xd0\xce\xc4", page("gbk") + "\x81\x30", page("iso-2022-jp") + "\x1b$B", "a\x00b\x00", mixed} {
+	for _, text := range []string{
+		"", "\xff", "\xff\xfea\x00", "\ufeffa", "Gr\xfc\xdfe", "\xd6\xd0\xce\xc4", page("gbk") + "\x81\x30",
+		page("iso-2022-jp") + "\x1b$B", "a\x00b\x00", mixed,
+	} {
 		f.Add([]byte(text), "text/html")
 	}
 	f.Add([]byte("\x84\x31\x95\x33a"), "text/plain; charset=gb18030")

@@ -97,7 +97,13 @@ func TestActivityRepeats(t *testing.T) {
 	note(t, s, people.Activity{Owner: u.ID, Event: people.FileReceived, Name: "others "})
 	note(t, s, one)
 	note(t, s, people.Activity{Owner: uuid.Max, Event: people.FileReceived}) // of nobody
-	is.Equal(activity(t, s, u.ID), []string{"request_received photos  1", "request_received others  1", "request_received photos  1", "request_received photos  60"})
+	is.Equal(
+		activity(t, s, u.ID),
+		[]string{
+			"request_received photos  1", "request_received others  1", "request_received photos  1",
+			"request_received photos  60",
+		},
+	)
 }
 
 // An account keeps the latest rows, for 400 days, also through a repair of the clock.

@@ -192,9 +192,11 @@ func TestLastWay(t *testing.T) {
 		enters                  bool // some administrator
 		ann, bob, unlink, drops string
 	}{
-		"passwords":       {people.Ways{}, true, ok, ok, ok, ok},
-		"proxy":           {people.Ways{NoPasswords: true, Proxy: true}, true, ok, ok, ok, ok},
-		"both":            {people.Ways{NoPasswords: true, Passkeys: true, Issuer: issuer}, true, ok, ok, "last_way", "last_way"},
+		"passwords": {people.Ways{}, true, ok, ok, ok, ok},
+		"proxy":     {people.Ways{NoPasswords: true, Proxy: true}, true, ok, ok, ok, ok},
+		"both": {
+			people.Ways{NoPasswords: true, Passkeys: true, Issuer: issuer}, true, ok, ok, "last_way", "last_way",
+		},
 		"issuer":          {people.Ways{NoPasswords: true, Issuer: issuer}, true, "last_admin", ok, "last_way", ok},
 		"passkeys":        {people.Ways{NoPasswords: true, Passkeys: true}, true, ok, "last_admin", ok, "last_way"},
 		"nobody any more": {people.Ways{NoPasswords: true, Issuer: "https://new.example.org"}, false, ok, ok, ok, ok},

@@ -63,7 +63,9 @@ func TestKeys(t *testing.T) {
 	is.Equal(c.Key.ID, k.ID)
 	is.Equal(c.Key.Name, "laptop")
 	is.True(!c.Key.Allows(people.ScopeWrite))
-	for _, bad := range []string{"", "kist_", secret[:len(secret)-1], secret + "x", strings.ToUpper(secret), strings.Repeat("x", 100_000)} {
+	for _, bad := range []string{
+		"", "kist_", secret[:len(secret)-1], secret + "x", strings.ToUpper(secret), strings.Repeat("x", 100_000),
+	} {
 		_, err := people.Authenticate(s, bad)
 		is.Equal(kvtest.Code(err), "unknown_key")
 	}
@@ -138,8 +140,12 @@ func TestKeysAreShutOut(t *testing.T) {
 				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{}) })
 			},
 		},
-		{"api_tokens_disabled", func() { account(func(u *people.User) { u.TokensOff = true }) }, func() { account(func(u *people.User) { u.TokensOff = false }) }},
-		{"user_disabled", func() { account(func(u *people.User) { u.Disabled = true }) }, func() { account(func(u *people.User) { u.Disabled = false }) }},
+		{"api_tokens_disabled", func() {
+			account(func(u *people.User) { u.TokensOff = true })
+		}, func() { account(func(u *people.User) { u.TokensOff = false }) }},
+		{"user_disabled", func() {
+			account(func(u *people.User) { u.Disabled = true })
+		}, func() { account(func(u *people.User) { u.Disabled = false }) }},
 		{"key_disabled", func() {
 			kvtest.Update(t, s, func(tx *kv.Tx) error { off := *k; off.Disabled = true; return people.SaveKey(tx, &off) })
 		}, func() { kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SaveKey(tx, k) }) }},

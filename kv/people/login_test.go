@@ -47,7 +47,13 @@ func TestOneTimeCodes(t *testing.T) {
 	}
 	is.True(!useCode(t, s, u.ID, at(0))) // there is no secret yet
 	short, long := strings.Repeat("x", 15), strings.Repeat("x", 65)
-	for _, bad := range []struct{ secret, code string }{{short, people.OneTimeCode([]byte(short), c.Now())}, {long, people.OneTimeCode([]byte(long), c.Now())}, {string(codeSecret), "000000"}, {string(codeSecret), ""}, {string(codeSecret), at(2)}} {
+	for _, bad := range []struct{ secret, code string }{
+		{short, people.OneTimeCode([]byte(short), c.Now())},
+		{long, people.OneTimeCode([]byte(long), c.Now())},
+		{string(codeSecret), "000000"},
+		{string(codeSecret), ""},
+		{string(codeSecret), at(2)},
+	} {
 		is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
 			_, err := people.SetCodes(tx, u.ID, []byte(bad.secret), bad.code)
 			return err
@@ -197,7 +203,9 @@ func TestPasskeyRows(t *testing.T) {
 	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
 	add := func(owner record.ID, id string) (p *people.Passkey, recovery []string, err error) {
 		return p, recovery, s.Update(func(tx *kv.Tx) (err error) {
-			p, recovery, err = people.AddPasskey(tx, people.Passkey{Owner: owner, Name: "key " + id, Credential: []byte(id), Key: []byte("k")})
+			p, recovery, err = people.AddPasskey(
+				tx, people.Passkey{Owner: owner, Name: "key " + id, Credential: []byte(id), Key: []byte("k")},
+			)
 			return err
 		})
 	}
@@ -285,7 +293,9 @@ func TestResetLogin(t *testing.T) {
 	is.Equal(enter(), "")
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		for _, k := range []people.Key{
-			{Name: "key"}, {Name: "off", Disabled: true}, {Name: "ends", Expires: c.Now().Add(time.Minute)}, {Name: "phone", Device: "phone"},
+			{Name: "key"}, {Name: "off", Disabled: true}, {
+				Name: "ends", Expires: c.Now().Add(time.Minute),
+			}, {Name: "phone", Device: "phone"},
 		} {
 			k.Owner, k.Scopes = u.ID, []people.Scope{people.ScopeAll}
 			_, _, err := people.AddKey(tx, k)
@@ -295,7 +305,10 @@ func TestResetLogin(t *testing.T) {
 	})
 	c.Add(time.Hour)
 	reset := func(keys bool) (done people.Reset) {
-		kvtest.Update(t, s, func(tx *kv.Tx) (err error) { done, err = people.ResetLogin(tx, u.ID, "operator", keys); return err })
+		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+			done, err = people.ResetLogin(tx, u.ID, "operator", keys)
+			return err
+		})
 		return done
 	}
 	valid := func(secret string) string {

@@ -49,7 +49,9 @@ func TestCheckPassword(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			is := is.New(t)
-			is.Equal(people.CheckPassword(c.password, []string{"ann", "kist"}, func(t string) bool { return t == "password" }) == nil, c.ok)
+			is.Equal(people.CheckPassword(c.password, []string{"ann", "kist"}, func(t string) bool {
+				return t == "password"
+			}) == nil, c.ok)
 		})
 	}
 }
@@ -133,7 +135,9 @@ func TestValidHash(t *testing.T) {
 	is.NoErr(err)
 	is.True(people.ValidHash(hash))
 	is.True(!people.ValidHash(""))
-	for _, bad := range []string{"m=19457,t=2,p=1", "m=19456,t=3,p=1", "m=19456,t=2,p=2", "m=19456,t=0,p=1", "m=x,t=2,p=1"} {
+	for _, bad := range []string{
+		"m=19457,t=2,p=1", "m=19456,t=3,p=1", "m=19456,t=2,p=2", "m=19456,t=0,p=1", "m=x,t=2,p=1",
+	} {
 		is.True(!people.ValidHash(strings.Replace(hash, "m=19456,t=2,p=1", bad, 1)))
 	}
 	is.True(!people.ValidHash(hash + strings.Repeat("A", 200)))

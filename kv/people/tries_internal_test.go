@@ -141,7 +141,14 @@ func TestTriesRows(t *testing.T) {
 	_, got, ok = readTryRow(key, row, triedAt.Add(-time.Hour)) // the clock was ahead
 	is.True(ok)
 	is.Equal(got.since, triedAt.Add(-time.Hour))
-	for _, bad := range [][2][]byte{{key[1:], row}, {append(key, 0), row}, {key, row[1:]}, {key, append(row, 0)}, {key, nil}, {tryRowKey(c.key(networkKind, "x")), row}} {
+	for _, bad := range [][2][]byte{
+		{key[1:], row},
+		{append(key, 0), row},
+		{key, row[1:]},
+		{key, append(row, 0)},
+		{key, nil},
+		{tryRowKey(c.key(networkKind, "x")), row},
+	} {
 		_, _, ok := readTryRow(bad[0], bad[1], triedAt)
 		is.True(!ok)
 	}

@@ -62,7 +62,10 @@ func TestUsers(t *testing.T) {
 	ann := kvtest.User(t, s, "ann")
 	is.Equal(save(&off), "")
 
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := people.AddUser(tx, people.User{Name: "ANN"}); return err })), "username_taken")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		_, err := people.AddUser(tx, people.User{Name: "ANN"})
+		return err
+	})), "username_taken")
 	ann.Name = "EVE"
 	is.Equal(save(ann), "username_taken")
 	is.Equal(save(&people.User{ID: uuid.New(), Name: "nobody"}), "not_found")
@@ -169,7 +172,8 @@ func TestRemoveUser(t *testing.T) {
 		is.Equal(len(catalog.UnreferencedRefs(tx, tx.Now.Add(-time.Hour), 1000)), 0)
 		is.True(catalog.Referenced(tx, [32]byte{1}) && !catalog.Unreferenced(tx, [32]byte{1}, tx.Now))
 		is.True(catalog.Unreferenced(tx, [32]byte{2}, tx.Now) && !catalog.Unreferenced(tx, [32]byte{2}, tx.Now.Add(-time.Hour)))
-		is.True(!catalog.Unreferenced(tx, [32]byte{200}, tx.Now) && catalog.NeverReferenced(tx, [32]byte{200})) // as if it had never been known
+		// as if it had never been known
+		is.True(!catalog.Unreferenced(tx, [32]byte{200}, tx.Now) && catalog.NeverReferenced(tx, [32]byte{200}))
 		return kvtest.Audit(tx)
 	})
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Unlinked(tx, [32]byte{2}) })
@@ -185,7 +189,9 @@ func TestOneAnswerForMissing(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		_, want := catalog.Record(tx, bob.ID, record.Notes, "unknown")
 		is.Equal(kvtest.Code(want), "not_found")
-		for _, arg := range []string{"", "hers", "HERS", r.ID.String(), uuid.New().String(), "\x00", "a/b", "\xff", strings.Repeat("x", 10_000)} {
+		for _, arg := range []string{
+			"", "hers", "HERS", r.ID.String(), uuid.New().String(), "\x00", "a/b", "\xff", strings.Repeat("x", 10_000),
+		} {
 			_, err := catalog.Record(tx, bob.ID, record.Notes, arg)
 			is.Equal(err, want)
 		}

@@ -8,7 +8,13 @@ import (
 
 // BenchmarkDecode reads the fields of the kinds that are shown most.
 func BenchmarkDecode(b *testing.B) {
-	for _, body := range []Body{&Link{URL: "https://example.org/a/long/path"}, &File{OriginalName: "a.bin", MimeType: "image/png", SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}} {
+	for _, body := range []Body{
+		&Link{URL: "https://example.org/a/long/path"},
+		&File{
+			OriginalName: "a.bin", MimeType: "image/png",
+			SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+		},
+	} {
 		r := &Record{Kind: Links}
 		if _, file := body.(*File); file {
 			r.Kind = Files

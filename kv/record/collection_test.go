@@ -37,14 +37,20 @@ func TestThrough(t *testing.T) {
 		{"with a limit", picked, file(func(r *record.Record) { r.Limit = 1 }), true, true, record.OwnLimit},
 		{"used up", picked, file(func(r *record.Record) { r.Limit, r.Reached = 1, true }), true, true, record.OwnLimit},
 		{"with an end", picked, file(func(r *record.Record) { r.Expires = time.Unix(1<<40, 0) }), true, true, record.OwnEnd},
-		{"with all of them", picked, file(func(r *record.Record) { r.Password, r.Limit, r.Expires = "x", 1, time.Unix(1, 0) }), true, true, record.OwnPassword},
+		{"with all of them", picked, file(func(r *record.Record) {
+			r.Password, r.Limit, r.Expires = "x", 1, time.Unix(1, 0)
+		}), true, true, record.OwnPassword},
 		{"not in it, with a password", picked, file(func(r *record.Record) { r.Password = "x" }), false, false, ""},
 		{"in the folder", live, file(func(r *record.Record) { r.Folder = folder }), false, true, ""},
 		{"in another folder", live, file(func(r *record.Record) { r.Folder = tag }), true, false, ""},
 		{"in no folder", live, file(func(r *record.Record) {}), true, false, ""},
 		{"with the tag", tagged, file(func(r *record.Record) { r.Tags = []record.ID{other, tag} }), false, true, ""},
-		{"a note with the tag", tagged, file(func(r *record.Record) { r.Kind, r.Tags = record.Notes, []record.ID{tag} }), false, true, ""},
-		{"a collection with the tag", tagged, file(func(r *record.Record) { r.Kind, r.Tags = record.Collections, []record.ID{tag} }), false, false, ""},
+		{"a note with the tag", tagged, file(func(r *record.Record) {
+			r.Kind, r.Tags = record.Notes, []record.ID{tag}
+		}), false, true, ""},
+		{"a collection with the tag", tagged, file(func(r *record.Record) {
+			r.Kind, r.Tags = record.Collections, []record.ID{tag}
+		}), false, false, ""},
 		{"without the tag", tagged, file(func(r *record.Record) { r.Tags = []record.ID{other} }), true, false, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

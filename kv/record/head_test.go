@@ -26,8 +26,10 @@ func TestHead(t *testing.T) {
 		"snippet, no title": &Snippet{Content: "é" + long},
 		"recipe":            &Recipe{Name: name, Ingredients: long, Instructions: long, ImageURL: address("i")},
 		"recipe, no photo":  &Recipe{Name: name, Ingredients: long + `,"imageUrl":"https://x"`},
-		"game":              &Game{Name: name, Platform: name, CoverURL: address("c"), StoreURL: address("s"), Notes: long[:MaxDescription]},
-		"link":              &Link{URL: address("u"), Description: "d"},
+		"game": &Game{
+			Name: name, Platform: name, CoverURL: address("c"), StoreURL: address("s"), Notes: long[:MaxDescription],
+		},
+		"link": &Link{URL: address("u"), Description: "d"},
 	} {
 		t.Run(about, func(t *testing.T) {
 			t.Parallel()

@@ -74,7 +74,10 @@ func TestCleanSlug(t *testing.T) {
 		{"id without dashes", "01890a5dac96774bbcceb302099a8057", ""},
 		{"nearly an id", "01890a5d-ac96-774b-bcce-b302099a805", "01890a5d-ac96-774b-bcce-b302099a805"},
 	})
-	for _, w := range []string{"queue", "p", "x", "v", "s", "t", "g", "up", "device", "healthz", "tus", "search", "robots.txt", "sw.js", "well-known"} {
+	for _, w := range []string{
+		"queue", "p", "x", "v", "s", "t", "g", "up", "device", "healthz", "tus", "search", "robots.txt", "sw.js",
+		"well-known",
+	} {
 		t.Run("reserved "+w, func(t *testing.T) {
 			is := is.New(t)
 			_, err := record.CleanSlug(w)
@@ -244,7 +247,9 @@ func checkFileName(t testing.TB, in string) {
 		t.Errorf("%q -> %q: %d bytes", in, name, len(name))
 	case strings.ContainsAny(name, `/\`) || strings.Trim(name, ". ") == "":
 		t.Errorf("%q -> %q: leads elsewhere", in, name)
-	case strings.ContainsFunc(name, unicode.IsControl) || strings.ContainsAny(name, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"):
+	case strings.ContainsFunc(name, unicode.IsControl) || strings.ContainsAny(
+		name, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c",
+	):
 		t.Errorf("%q -> %q: controls left", in, name)
 	}
 }
@@ -273,7 +278,9 @@ func fuzzRule(f *testing.F, clean func(string) (string, error), holds func(strin
 
 func FuzzCleanSlug(f *testing.F) {
 	fuzzRule(f, record.CleanSlug, func(s string) bool {
-		return s != "" && len(s) <= record.MaxSlug && s[0] != '.' && strings.Trim(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._~@-") == ""
+		return s != "" && len(s) <= record.MaxSlug && s[0] != '.' && strings.Trim(
+			s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._~@-",
+		) == ""
 	})
 }
 
@@ -387,10 +394,14 @@ func TestTitlesAreOneLine(t *testing.T) {
 	bodies := map[*record.Kind]map[string]string{ // the input and its title
 		record.Files:     {`{"originalName":"` + hostile + `"}`: "abcdefgh"},
 		record.Bookmarks: {`{"url":"https://go.dev/","title":"` + hostile + `"}`: clean},
-		record.Notes:     {`{"content":"","title":"` + hostile + `"}`: clean, `{"content":"\u202e\n\n a\u202eb\tc\nd"}`: "ab c"},
-		record.Snippets:  {`{"content":"","title":"` + hostile + `"}`: clean, `{"content":"\u202e\n\n a\u202eb\tc\nd"}`: "ab c"},
-		record.Recipes:   {`{"title":"` + hostile + `"}`: clean},
-		record.Games:     {`{"title":"` + hostile + `"}`: clean},
+		record.Notes: {
+			`{"content":"","title":"` + hostile + `"}`: clean, `{"content":"\u202e\n\n a\u202eb\tc\nd"}`: "ab c",
+		},
+		record.Snippets: {
+			`{"content":"","title":"` + hostile + `"}`: clean, `{"content":"\u202e\n\n a\u202eb\tc\nd"}`: "ab c",
+		},
+		record.Recipes: {`{"title":"` + hostile + `"}`: clean},
+		record.Games:   {`{"title":"` + hostile + `"}`: clean},
 		record.Links: {
 			`{"originalUrl":"https://go.dev/","description":"` + hostile + `"}`: clean,
 			`{"originalUrl":"https://go.dev/x","description":"\u202e\n"}`:       "https://go.dev/x",
@@ -455,6 +466,10 @@ func TestSpellings(t *testing.T) {
 		is.Equal(record.Spellings(address)[0], address)
 		is.Equal(append([]string(nil), record.Spellings(address)[1:]...), others)
 	}
-	is.Equal(record.PageKey(record.Spellings("https://bücher.example/")[1]), record.PageKey("https://xn--bcher-kva.example/"))
-	is.Equal(record.PageKey(record.Spellings("https://xn--bcher-kva.example/")[1]), record.PageKey("https://bücher.example/"))
+	is.Equal(
+		record.PageKey(record.Spellings("https://bücher.example/")[1]), record.PageKey("https://xn--bcher-kva.example/"),
+	)
+	is.Equal(
+		record.PageKey(record.Spellings("https://xn--bcher-kva.example/")[1]), record.PageKey("https://bücher.example/"),
+	)
 }

@@ -188,7 +188,9 @@ func TestSiteKey(t *testing.T) {
 	for _, same := range []string{"https://EXAMPLE.org/a?b#c", "HTTPS://example.org:443", "https://example.org./"} {
 		is.Equal(of(same), of("https://example.org/"))
 	}
-	for _, other := range []string{"http://example.org/", "https://example.org:8443/", "https://www.example.org/", "https://example.com/"} {
+	for _, other := range []string{
+		"http://example.org/", "https://example.org:8443/", "https://www.example.org/", "https://example.com/",
+	} {
 		is.True(of(other) != of("https://example.org/"))
 	}
 }

@@ -131,14 +131,18 @@ func TestRoundTrip(t *testing.T) {
 			is.Equal(f.Password, field.Secret{Said: true, Text: "secret"})
 			r.Password = "$argon2id$hash"
 			r.Tags = []record.ID{{1}, {2}}
-			tags := []record.Tag{{ID: record.ID{1}, Name: `a"<b`, Color: "#AABBCC"}, {ID: record.ID{2}, Name: "c", Color: "#000000"}}
+			tags := []record.Tag{
+				{ID: record.ID{1}, Name: `a"<b`, Color: "#AABBCC"}, {ID: record.ID{2}, Name: "c", Color: "#000000"},
+			}
 			if k == record.Files {
 				b, err := r.Decode()
 				is.NoErr(err)
 				b.(*record.File).OriginalName = "a\"b.png"
 				r.SetBody(b)
 				r.Folder = record.ID{3}
-				r.Bytes.Metadata = record.Metadata{State: record.MetadataRemovable, Found: record.FoundOf([]string{"time", "gps"}), Size: 4}
+				r.Bytes.Metadata = record.Metadata{
+					State: record.MetadataRemovable, Found: record.FoundOf([]string{"time", "gps"}), Size: 4,
+				}
 				is.Equal(r.Bytes.Class, record.Image)
 			}
 			back := again(t, r)
@@ -159,7 +163,9 @@ func TestRoundTrip(t *testing.T) {
 			case record.Files:
 				for name, v := range map[string]any{
 					"url": "https://kist.example/x/my-slug", "viewUrl": "https://kist.example/v/my-slug", "originalName": "a\"b.png",
-					"mimeType": "image/png", "size": 5.0, "metadata": "kept", "metadataFound": []any{"gps", "time"}, "sha256": strings.Repeat("ab", 32), "folder": map[string]any{"id": record.ID{3}.String(), "name": "F&"},
+					"mimeType": "image/png", "size": 5.0, "metadata": "kept", "metadataFound": []any{"gps", "time"}, "sha256": strings.Repeat("ab", 32), "folder": map[string]any{
+						"id": record.ID{3}.String(), "name": "F&",
+					},
 					"tags": []any{
 						map[string]any{"id": record.ID{1}.String(), "name": `a"<b`, "color": "#AABBCC"},
 						map[string]any{"id": record.ID{2}.String(), "name": "c", "color": "#000000"},
@@ -177,7 +183,10 @@ func TestRoundTrip(t *testing.T) {
 			v := record.Shown{Record: *back, Views: 41, TagList: tags, FolderName: "F&", Base: "https://kist.example"}
 			if b, err := back.Decode(); k == record.Collections {
 				is.NoErr(err)
-				v.Collected = record.Collected{Collection: *b.(*record.Collection), Inside: record.Inside{TagName: "sea", Items: 24, Bytes: 91348213, LeftOut: 12}}
+				v.Collected = record.Collected{
+					Collection: *b.(*record.Collection),
+					Inside:     record.Inside{TagName: "sea", Items: 24, Bytes: 91348213, LeftOut: 12},
+				}
 			}
 			text := field.AppendJSON(nil, &v)
 			got := shown(t, &v)
@@ -245,10 +254,14 @@ func randomRecord(rnd *rand.Rand) *record.Record {
 		r.Folder = id()
 	}
 	if maybe() {
-		r.Bytes = &record.Content{Ref: [32]byte([]byte(text(0) + strings.Repeat("r", 32))), Size: rnd.Int64(), Class: record.Class(rnd.IntN(6))}
+		r.Bytes = &record.Content{
+			Ref: [32]byte([]byte(text(0) + strings.Repeat("r", 32))), Size: rnd.Int64(), Class: record.Class(rnd.IntN(6)),
+		}
 		r.KeepMetadata = maybe()
 		if maybe() {
-			r.Bytes.Metadata = record.Metadata{State: record.MetadataState(1 + rnd.IntN(4)), Rules: byte(rnd.IntN(16)), Found: byte(rnd.IntN(128))}
+			r.Bytes.Metadata = record.Metadata{
+				State: record.MetadataState(1 + rnd.IntN(4)), Rules: byte(rnd.IntN(16)), Found: byte(rnd.IntN(128)),
+			}
 		}
 	}
 	return r
@@ -295,7 +308,12 @@ func TestDamagedRows(t *testing.T) {
 	r := randomRecord(rnd)
 	r.Logged, r.KeepMetadata, r.Bytes = false, false, nil // a narrow row
 	row := r.AppendRow(nil)
-	for _, key := range [][]byte{nil, {}, r.Key()[:record.KeySize-1], append(r.Key(), 0), append(append(bytes.Clone(owner[:]), 0), r.ID[:]...), append(append(bytes.Clone(owner[:]), 99), r.ID[:]...)} {
+	for _, key := range [][]byte{
+		nil,
+		{},
+		r.Key()[:record.KeySize-1], append(r.Key(), 0), append(append(bytes.Clone(owner[:]), 0), r.ID[:]...),
+		append(append(bytes.Clone(owner[:]), 99), r.ID[:]...),
+	} {
 		_, err := record.ParseRow(key, row)
 		is.True(err != nil)
 	}
@@ -485,7 +503,10 @@ func TestCheckNew(t *testing.T) {
 // Limits that are not a whole number from 1 on are refused, never read as no
 // limit.
 func TestBadLimits(t *testing.T) {
-	for _, bad := range []string{`0`, `-1`, `1.5`, `1e309`, `2147483648`, `9007199254740993`, `""`, `true`, `[]`, `{}`, `"1_000"`, `"0x10"`, `" 5"`, `"NaN"`, `-0`} {
+	for _, bad := range []string{
+		`0`, `-1`, `1.5`, `1e309`, `2147483648`, `9007199254740993`, `""`, `true`, `[]`, `{}`, `"1_000"`, `"0x10"`, `" 5"`,
+		`"NaN"`, `-0`,
+	} {
 		t.Run(bad, func(t *testing.T) {
 			is := is.New(t)
 			for _, k := range record.Kinds {
@@ -522,7 +543,10 @@ func checkBounds(t testing.TB, r *record.Record, f *record.Form) {
 	if err != nil {
 		t.Fatal(err) // its own JSON can be read
 	}
-	limits := map[string]int{"title": record.MaxName, "description": record.MaxDescription, "sourceUrl": field.MaxURL, "language": 64, "platform": record.MaxName, "notes": record.MaxDescription}
+	limits := map[string]int{
+		"title": record.MaxName, "description": record.MaxDescription, "sourceUrl": field.MaxURL, "language": 64,
+		"platform": record.MaxName, "notes": record.MaxDescription,
+	}
 	var v map[string]any
 	if err := json.Unmarshal(field.AppendJSON(nil, b), &v); err != nil {
 		t.Fatal(err)
@@ -540,7 +564,8 @@ func checkBounds(t testing.TB, r *record.Record, f *record.Form) {
 	if clean, err := record.CleanSlug(r.Slug); err != nil || clean != r.Slug {
 		t.Errorf("slug %q", r.Slug)
 	}
-	if r.Limit < 0 || r.Limit > field.MaxCount || len(f.Tags) > record.MaxTags || len(f.NewTags) > record.MaxTags || len(r.Order) > 48 {
+	if r.Limit < 0 || r.Limit > field.MaxCount || len(f.Tags) > record.MaxTags || len(f.NewTags) > record.MaxTags ||
+		len(r.Order) > 48 {
 		t.Errorf("limit %d, %d tags, order %q", r.Limit, len(f.Tags), r.Order)
 	}
 	for _, tag := range append(f.Tags, f.NewTags...) {
@@ -554,7 +579,10 @@ func checkBounds(t testing.TB, r *record.Record, f *record.Form) {
 // within its bounds, and an empty patch changes nothing.
 func FuzzRecordJSON(f *testing.F) {
 	for i, k := range record.Kinds {
-		f.Add(byte(i), `{`+common+`,"`+k.Limit+`":3,"tags":["a","b"],`+samples[k][1:], `{"slug":"other","isPublic":false,"`+k.Limit+`":null,"title":"x","expiresAt":null}`)
+		f.Add(
+			byte(i), `{`+common+`,"`+k.Limit+`":3,"tags":["a","b"],`+samples[k][1:],
+			`{"slug":"other","isPublic":false,"`+k.Limit+`":null,"title":"x","expiresAt":null}`,
+		)
 	}
 	f.Fuzz(func(t *testing.T, kind byte, first, second string) {
 		k := record.Kinds[int(kind)%len(record.Kinds)]

@@ -96,5 +96,7 @@ func TestViewNamesOnlyFields(t *testing.T) {
 	defer func() {
 		is.Equal(recover(), "record: the view of wine names the field vintage, which it does not have")
 	}()
-	(&Kind{200, "wine", "wines", 1, "views", "maxViews", 1 << 20, func() Body { return new(cellar) }, View{Inputs: []Input{{Name: "vintage"}}}}).View()
+	(&Kind{200, "wine", "wines", 1, "views", "maxViews", 1 << 20, func() Body {
+		return new(cellar)
+	}, View{Inputs: []Input{{Name: "vintage"}}}}).View()
 }

@@ -39,14 +39,19 @@ func written(t *testing.T, notes int) (dir string, all map[string]string) {
 				t.Fatal(err)
 			}
 		}
-		kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"title":"note %d","content":"c","tags":["t%d"],"slug":"note-%d"}`, i, i%7, i))
+		kvtest.Add(
+			t, s, u.ID, record.Notes,
+			fmt.Sprintf(`{"title":"note %d","content":"c","tags":["t%d"],"slug":"note-%d"}`, i, i%7, i),
+		)
 	}
 	dir = filepath.Join(t.TempDir(), "killed")
 	// The working copy gets the last commits a moment after they are acknowledged.
 	if err := s.CheckCopy(func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.CopyFS(dir, os.DirFS(s.Dir())), os.Remove(filepath.Join(dir, "journal", journal.RecentName))); err != nil {
+	if err := errors.Join(
+		os.Mkdir(dir, 0o700), os.CopyFS(dir, os.DirFS(s.Dir())), os.Remove(filepath.Join(dir, "journal", journal.RecentName)),
+	); err != nil {
 		t.Fatal(err)
 	}
 	return dir, kvtest.ContentOf(t, s)
@@ -200,7 +205,9 @@ func TestLastRecordDamaged(t *testing.T) {
 	}
 	is.True(strings.Contains(strings.Join(problems(), ""), "journal/"+name+" is damaged at byte "))
 	bare := filepath.Join(t.TempDir(), "bare")
-	is.NoErr(errors.Join(os.Mkdir(bare, 0o700), os.CopyFS(bare, os.DirFS(dir)), os.RemoveAll(filepath.Join(bare, "cache"))))
+	is.NoErr(errors.Join(
+		os.Mkdir(bare, 0o700), os.CopyFS(bare, os.DirFS(dir)), os.RemoveAll(filepath.Join(bare, "cache")),
+	))
 
 	files := kvtest.FilesIn(t, dir)
 	_, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
@@ -227,13 +234,19 @@ func TestRepairGoesOnBehindDamage(t *testing.T) {
 		missing func(uint64) bool
 		least   int // notes
 	}{
-		"one record": {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 500) }, func(n uint64) bool { return n == 1 }, 39},
+		"one record": {func(t *testing.T, dir string) {
+			kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 500)
+		}, func(n uint64) bool { return n == 1 }, 39},
 		"two places": {func(t *testing.T, dir string) {
 			kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 500)
 			kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 9000)
 		}, func(n uint64) bool { return n == 2 }, 38},
-		"head":     {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 20) }, func(n uint64) bool { return n == 0 }, 40},
-		"snapshot": {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "snap"), 200) }, func(n uint64) bool { return n == 0 }, 40},
+		"head": {func(t *testing.T, dir string) {
+			kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 20)
+		}, func(n uint64) bool { return n == 0 }, 40},
+		"snapshot": {func(t *testing.T, dir string) {
+			kvtest.Flip(t, kvtest.NewestFile(t, dir, "snap"), 200)
+		}, func(n uint64) bool { return n == 0 }, 40},
 		"log before snapshot": {func(t *testing.T, dir string) {
 			kvtest.Flip(t, filepath.Join(dir, "journal", "log-0000000000000000"), 500)
 		}, func(n uint64) bool { return n == 0 }, 40},
@@ -241,8 +254,12 @@ func TestRepairGoesOnBehindDamage(t *testing.T) {
 			kvtest.Flip(t, kvtest.NewestFile(t, dir, "snap"), 200)
 			kvtest.Flip(t, filepath.Join(dir, "journal", "log-0000000000000000"), 3000)
 		}, func(n uint64) bool { return n == 1 }, 39},
-		"stretch":  {func(t *testing.T, dir string) { cleared(t, kvtest.NewestFile(t, dir, "log"), 2000, 4000) }, func(n uint64) bool { return n >= 2 && n < 10 }, 30},
-		"log gone": {func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, "journal", "log-0000000000000000")) }, func(n uint64) bool { return n == 0 }, 40},
+		"stretch": {func(t *testing.T, dir string) {
+			cleared(t, kvtest.NewestFile(t, dir, "log"), 2000, 4000)
+		}, func(n uint64) bool { return n >= 2 && n < 10 }, 30},
+		"log gone": {func(t *testing.T, dir string) {
+			os.Remove(filepath.Join(dir, "journal", "log-0000000000000000"))
+		}, func(n uint64) bool { return n == 0 }, 40},
 		"snapshot a link": {func(t *testing.T, dir string) {
 			path := kvtest.NewestFile(t, dir, "snap")
 			if err := errors.Join(os.Rename(path, path+"-moved"), os.Symlink(filepath.Base(path)+"-moved", path)); err != nil {
@@ -550,7 +567,9 @@ func TestRepairWithoutRoom(t *testing.T) {
 	files := kvtest.FilesIn(t, dir)
 	delete(files, filepath.Join(dir, "LOCK"))
 	for _, dry := range []bool{true, false} {
-		_, err := repair.Repair(dir, repair.WithEnv(repair.RepairOptions{Schema: tables.All, DryRun: dry}, kvtest.HangEnv+"=full"))
+		_, err := repair.Repair(
+			dir, repair.WithEnv(repair.RepairOptions{Schema: tables.All, DryRun: dry}, kvtest.HangEnv+"=full"),
+		)
 		is.True(errors.Is(err, syscall.ENOSPC))
 		is.True(strings.Contains(err.Error(), "Make room there"))
 		now := kvtest.FilesIn(t, dir)

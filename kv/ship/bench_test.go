@@ -26,13 +26,20 @@ import (
 // async and in sync mode, in turns. It also restores 100 000 notes.
 func BenchmarkShip(b *testing.B) {
 	gateway := s3test.New(b).Start()
-	form := kvtest.Form(b, record.Notes, `{"title":"Note","content":"a note of some length, as they are","tags":["often"]}`)
+	form := kvtest.Form(
+		b, record.Notes, `{"title":"Note","content":"a note of some length, as they are","tags":["often"]}`,
+	)
 	open := func(b *testing.B, prefix, mode string) (*kv.Store, *ship.Shipper, *people.User) {
 		var s *ship.Shipper
 		if mode != "without" {
-			s = ship.New(ship.Options{Remote: s3test.Open(b, s3test.Options(prefix, gateway)), Sync: mode == "sync", Log: kvtest.Quiet, Address: "s3://test/kist"})
+			s = ship.New(ship.Options{
+				Remote: s3test.Open(b, s3test.Options(prefix, gateway)), Sync: mode == "sync", Log: kvtest.Quiet,
+				Address: "s3://test/kist",
+			})
 		}
-		store := kvtest.Opened(b, filepath.Join(b.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Ship: s})
+		store := kvtest.Opened(
+			b, filepath.Join(b.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Ship: s},
+		)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for s != nil && !s.Status().Complete {

@@ -38,7 +38,9 @@ func harmed(m *memory, names []string, fn func(what string, bad *memory)) {
 
 // rehearsed is what ship.Rehearse says without a caller.
 func rehearsed(t *testing.T, m *memory) (*ship.Fetched, error) {
-	return ship.Rehearse(t.Context(), m, workcopy.Format, func() error { return nil }, func([]journal.Op) error { return nil })
+	return ship.Rehearse(t.Context(), m, workcopy.Format, func() error {
+		return nil
+	}, func([]journal.Op) error { return nil })
 }
 
 // Whatever object is missing or damaged, a restore gives a state that there was, and Rehearse

@@ -230,7 +230,9 @@ func TestMergeDamaged(t *testing.T) {
 	for range 40 {
 		clock.Add(time.Second)
 		is.NoErr(store.Update(func(tx *kv.Tx) error {
-			return tx.Put(workcopy.MetaBucket, kv.MetaInstant, binary.BigEndian.AppendUint64(nil, uint64(clock.Now().UnixMilli())))
+			return tx.Put(
+				workcopy.MetaBucket, kv.MetaInstant, binary.BigEndian.AppendUint64(nil, uint64(clock.Now().UnixMilli())),
+			)
 		}))
 		moments = append(moments, clock.Now())
 	}

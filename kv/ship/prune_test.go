@@ -75,7 +75,9 @@ func pruning(t *testing.T, history time.Duration) *pruned {
 
 func (p *pruned) open() {
 	p.t.Helper()
-	p.ship = ship.New(ship.Options{Remote: watched{p.m, p}, Sync: true, History: p.history, Log: cmp.Or(p.log, kvtest.Quiet), Address: "s3://test/kist"})
+	p.ship = ship.New(ship.Options{
+		Remote: watched{p.m, p}, Sync: true, History: p.history, Log: cmp.Or(p.log, kvtest.Quiet), Address: "s3://test/kist",
+	})
 	p.store = kvtest.Opened(p.t, p.dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet, Now: p.clock.Now, Ship: p.ship})
 	content, err := blobs.Open(filepath.Join(p.dir, "blobs"))
 	if err != nil {
@@ -178,7 +180,9 @@ func (p *pruned) keep(n int) *blobs.Kept {
 // remove ends the reference to a content. With disk it also removes it from the disk.
 func (p *pruned) remove(ref blobs.Ref, disk bool) {
 	p.t.Helper()
-	kvtest.Update(p.t, p.store, func(tx *kv.Tx) error { return tx.Delete(referred, append(slices.Clone(ref[:]), "a row"...)) })
+	kvtest.Update(p.t, p.store, func(tx *kv.Tx) error {
+		return tx.Delete(referred, append(slices.Clone(ref[:]), "a row"...))
+	})
 	if disk {
 		p.unlink(ref)
 	}
@@ -421,8 +425,10 @@ func TestPrune(t *testing.T) {
 		"the history is kept":                {put: 1, ended: 4, days: 15, forever: true, stays: true},
 		"the clock of this machine leaps":    {put: 1, ended: 4, days: 5, leaps: 300 * day, stays: true},
 		"the clock of the store leaps":       {put: 1, ended: 4, days: 5, storeLeaps: 300 * day, stays: true},
-		"both clocks leap":                   {put: 1, ended: 4, days: 5, leaps: 300 * day, storeLeaps: 300 * day, stays: true},
-		"this may not be the only writer":    {put: 1, ended: 4, days: 15, inexact: true, stays: true},
+		"both clocks leap": {
+			put: 1, ended: 4, days: 5, leaps: 300 * day, storeLeaps: 300 * day, stays: true,
+		},
+		"this may not be the only writer": {put: 1, ended: 4, days: 15, inexact: true, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -509,7 +515,8 @@ func TestPruneAndKeepAgain(t *testing.T) {
 		p.pass(2 * time.Hour)
 		reached, done := make(chan struct{}), make(chan struct{})
 		p.m.set(func(verb, name string) error { // each at another step
-			if name == ref.RemoteName() && verb == "delete" || round%2 == 1 && strings.HasPrefix(name, "snap/") && verb == "get" {
+			if name == ref.RemoteName() && verb == "delete" || round%2 == 1 && strings.HasPrefix(name, "snap/") &&
+				verb == "get" {
 				select {
 				case <-reached:
 				default:
@@ -673,7 +680,9 @@ func TestPrunedHistory(t *testing.T) {
 	is.Equal(names[0], before[0])
 	is.Equal(len(p.m.names("snap/")), 2)
 	problems := func(m *memory) (text string) {
-		_, err := ship.Check(t.Context(), m, workcopy.Format, instanceOf(t, p.dir), func(err error) { text += err.Error() + "\n" })
+		_, err := ship.Check(t.Context(), m, workcopy.Format, instanceOf(t, p.dir), func(err error) {
+			text += err.Error() + "\n"
+		})
 		is.NoErr(err)
 		return text
 	}

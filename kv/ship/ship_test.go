@@ -383,7 +383,8 @@ func TestDamageIsNamed(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(got.Damage.Error(), middle+" is missing in the object store")
 	_, _, err = restored(t, gone, time.Now())
-	is.True(err != nil && strings.Contains(err.Error(), middle+" is missing") && strings.Contains(err.Error(), "add --at 20"))
+	is.True(err != nil && strings.Contains(err.Error(), middle+" is missing") &&
+		strings.Contains(err.Error(), "add --at 20"))
 
 	rnd := rand.New(rand.NewPCG(1, 3))
 	for range 50 {
@@ -650,7 +651,9 @@ func (o *ordered) note(slot string, ref blobs.Ref) {
 // records refer to.
 func TestContentsBeforeSlots(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]struct{ sync, blind bool }{"async": {}, "sync": {sync: true}, "control": {blind: true}} {
+	for name, o := range map[string]struct{ sync, blind bool }{
+		"async": {}, "sync": {sync: true}, "control": {blind: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)

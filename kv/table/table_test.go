@@ -80,7 +80,9 @@ var things = &table.Table[thing]{
 // loss of power.
 func database(t testing.TB) *bolt.DB {
 	t.Helper()
-	db, err := bolt.Open(filepath.Join(t.TempDir(), "test.db"), 0o600, &bolt.Options{NoSync: true, InitialMmapSize: 64 << 20})
+	db, err := bolt.Open(
+		filepath.Join(t.TempDir(), "test.db"), 0o600, &bolt.Options{NoSync: true, InitialMmapSize: 64 << 20},
+	)
 	if err == nil {
 		err = db.Update(func(tx *bolt.Tx) error { return table.Create(tx, all) })
 	}

@@ -182,7 +182,10 @@ func (m *model) add() {
 	case 1:
 		k = record.Collections
 	}
-	r := &modelRecord{owner: owner, kind: k, title: fmt.Sprint("Title ", m.rnd.IntN(30)), public: m.rnd.IntN(2) == 0, favorite: m.rnd.IntN(4) == 0}
+	r := &modelRecord{
+		owner: owner, kind: k, title: fmt.Sprint("Title ", m.rnd.IntN(30)), public: m.rnd.IntN(2) == 0,
+		favorite: m.rnd.IntN(4) == 0,
+	}
 	names := m.tagNames()
 	f := record.NewForm(k)
 	f.Public, f.Favorite, f.Tags = r.public, r.favorite, names
@@ -769,7 +772,10 @@ func (m *model) tick() {
 		return r.expires == 0 || r.ended || r.expires > m.clock.Now().UnixMilli()
 	})
 	slices.SortFunc(over, func(a, b *modelRecord) int {
-		return cmp.Or(cmp.Compare(a.expires, b.expires), slices.Compare(record.RowKey(m.users[a.owner], a.kind, a.id), record.RowKey(m.users[b.owner], b.kind, b.id)))
+		return cmp.Or(
+			cmp.Compare(a.expires, b.expires),
+			slices.Compare(record.RowKey(m.users[a.owner], a.kind, a.id), record.RowKey(m.users[b.owner], b.kind, b.id)),
+		)
 	})
 	for _, r := range over {
 		r.ended = true
@@ -979,7 +985,9 @@ func (m *model) query() (catalog.Query, []*modelRecord) {
 	}
 	var want []*modelRecord
 	for _, r := range m.records {
-		if r.owner == owner && r.kind == q.Kind && !slices.ContainsFunc(tests, func(test func(*modelRecord) bool) bool { return !test(r) }) {
+		if r.owner == owner && r.kind == q.Kind && !slices.ContainsFunc(tests, func(test func(*modelRecord) bool) bool {
+			return !test(r)
+		}) {
 			want = append(want, r)
 		}
 	}
@@ -1103,7 +1111,10 @@ func (m *model) check() {
 			slices.SortFunc(listed, func(a, b record.ID) int { return cmp.Compare(string(a[:]), string(b[:])) })
 			is.Equal(listed, deleted)
 			text := int64(0)
-			for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("trash"), kvtest.Bucket("version"), kvtest.Bucket("folder"), kvtest.Bucket("request"), kvtest.Bucket("fetch")} {
+			for _, b := range []table.Bucket{
+				kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("trash"), kvtest.Bucket("version"),
+				kvtest.Bucket("folder"), kvtest.Bucket("request"), kvtest.Bucket("fetch"),
+			} {
 				for _, row := range tx.Walk(b, id[:], nil, false) {
 					text += int64(len(row))
 				}
@@ -1194,7 +1205,10 @@ func TestModel(t *testing.T) {
 
 func past(t *testing.T, seed uint64, steps int) {
 	is := is.New(t)
-	m := &model{t: t, rnd: rand.New(rand.NewPCG(11, seed)), clock: kvtest.NewClock(), dir: filepath.Join(t.TempDir(), "data"), held: map[byte]bool{}}
+	m := &model{
+		t: t, rnd: rand.New(rand.NewPCG(11, seed)), clock: kvtest.NewClock(), dir: filepath.Join(t.TempDir(), "data"),
+		held: map[byte]bool{},
+	}
 	m.s = kvtest.OpenAt(t, m.dir, m.clock.Now)
 	for _, name := range []string{"ann", "bob"} {
 		m.users = append(m.users, kvtest.User(t, m.s, name).ID)

@@ -85,7 +85,10 @@ func TestStoredTables(t *testing.T) {
 	t.Parallel()
 	// Buckets whose rows are not JSON: indexes, sums and marks, and those that
 	// TestStoredRecords, TestStoredViews and TestStoredTries hold.
-	other := map[string]bool{"meta": true, "record": true, "sum": true, "view": true, "change": true, "blob": true, "blob.loose": true, "spent": true, "sender": true, "member": true, "crc": true}
+	other := map[string]bool{
+		"meta": true, "record": true, "sum": true, "view": true, "change": true, "blob": true, "blob.loose": true,
+		"spent": true, "sender": true, "member": true, "crc": true,
+	}
 	for b := range tables.All.Buckets().All() {
 		_, there := kvtest.StoredJSON[b.Name]
 		index := strings.Contains(b.Name, ".")
@@ -104,7 +107,11 @@ func TestStoredRecords(t *testing.T) {
 		wide, examined bool
 		photo          bool
 	}
-	rows := []row{{kind: record.Files, wide: true, examined: true}, {kind: record.Recipes, photo: true}, {kind: record.Recipes, wide: true, photo: true}}
+	rows := []row{
+		{kind: record.Files, wide: true, examined: true},
+		{kind: record.Recipes, photo: true},
+		{kind: record.Recipes, wide: true, photo: true},
+	}
 	for _, k := range record.Kinds {
 		rows = append(rows, row{kind: k}, row{kind: k, wide: true})
 	}
@@ -129,7 +136,9 @@ func TestStoredRecords(t *testing.T) {
 			} else {
 				r.Bytes.Class, r.Bytes.Metadata = record.Image, record.Metadata{}
 				if c.examined {
-					r.Bytes.Metadata = record.Metadata{State: record.MetadataRemovable, Rules: 1, Found: record.FoundOf([]string{"gps", "time"}), Size: 12_345}
+					r.Bytes.Metadata = record.Metadata{
+						State: record.MetadataRemovable, Rules: 1, Found: record.FoundOf([]string{"gps", "time"}), Size: 12_345,
+					}
 				}
 			}
 			body := k.New()
@@ -194,7 +203,9 @@ func TestStoredMembers(t *testing.T) {
 	key := catalog.MemberRows.Key(&m)
 	entry := []byte(nil)
 	catalog.MemberRows.Indexes[0].Keys(&m, func(e []byte) { entry = e })
-	is.Equal(string(lines(slices.Concat(key, row, entry))), string(golden(t, "member.hex", lines(slices.Concat(key, row, entry)))))
+	is.Equal(
+		string(lines(slices.Concat(key, row, entry))), string(golden(t, "member.hex", lines(slices.Concat(key, row, entry)))),
+	)
 	back, err := catalog.MemberRows.Decode(key, row)
 	is.NoErr(err)
 	is.Equal(*back, m)

@@ -61,7 +61,9 @@ func TestRemoveUserEmptiesAllTables(t *testing.T) {
 	q := kvtest.AddRequest(t, s, owner, func(f *inbox.RequestForm) { f.Approval = true })
 	_, err := kvtest.Leave(s, q, "here", kvtest.Came(4, 3))
 	is.NoErr(err)
-	limited := kvtest.Add(t, s, owner, record.Notes, `{"content":"seen","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
+	limited := kvtest.Add(
+		t, s, owner, record.Notes, `{"content":"seen","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`,
+	)
 	is.NoErr(catalog.Seen(s, limited, history.Visit{}))
 	logged := kvtest.Add(t, s, owner, record.Notes, `{"content":"seen","isPublic":true,"logVisits":true}`)
 	is.NoErr(catalog.Seen(s, logged, history.Visit{Referrer: "example.org"}))
@@ -82,7 +84,9 @@ func TestRemoveUserEmptiesAllTables(t *testing.T) {
 			err = jobs.SaveIdempotentAnswer(tx, owner, "k", jobs.IdempotentAnswer{Body: []byte("x")})
 		}
 		if err == nil {
-			err = errors.Join(catalog.NoteOrphans(tx, [][32]byte{{9}}), catalog.KeepCRCs(tx, map[catalog.CRCKey]uint32{{Ref: [32]byte{9}}: 1}))
+			err = errors.Join(
+				catalog.NoteOrphans(tx, [][32]byte{{9}}), catalog.KeepCRCs(tx, map[catalog.CRCKey]uint32{{Ref: [32]byte{9}}: 1}),
+			)
 		}
 		return err
 	})

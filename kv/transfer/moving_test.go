@@ -119,7 +119,9 @@ func (h *home) take(f format.Format, data string, with ...func(*transfer.Import)
 	for _, w := range with {
 		w(m)
 	}
-	return m.Run(context.Background(), f, format.Read(f, format.Source{R: strings.NewReader(data), Size: int64(len(data))}))
+	return m.Run(
+		context.Background(), f, format.Read(f, format.Source{R: strings.NewReader(data), Size: int64(len(data))}),
+	)
 }
 
 func dry(m *transfer.Import) { m.DryRun = true }
@@ -174,7 +176,14 @@ func TestExportImportExport(t *testing.T) {
 	for i := range 30 { // in one millisecond, in the order of their ids
 		from.add(record.Notes, field.Object{"content": fmt.Sprintf("note %d", i*7%30), "tags": []any{"a", "b"}}, long, "")
 	}
-	from.add(record.Bookmarks, field.Object{"url": "https://example.org", "title": "<T> \u2028", "isPublic": true, "isFavorite": true, "logVisits": true, "tags": []any{"Ä tag", "a"}}, long.Add(time.Second), "")
+	from.add(
+		record.Bookmarks,
+		field.Object{
+			"url": "https://example.org", "title": "<T> \u2028", "isPublic": true, "isFavorite": true, "logVisits": true,
+			"tags": []any{"Ä tag", "a"},
+		},
+		long.Add(time.Second), "",
+	)
 	from.add(record.Bookmarks, field.Object{"url": "https://example.org"}, long.Add(2*time.Second), "") // twice
 	changed := from.add(record.Snippets, field.Object{"content": "three", "slug": "changed"}, long, "")
 	from.update(func(tx *kv.Tx) error {
@@ -188,13 +197,34 @@ func TestExportImportExport(t *testing.T) {
 	from.add(record.Files, field.Object{"originalName": "a.txt", "folderName": "Some folder"}, long, "hello")
 	from.add(record.Files, field.Object{"originalName": "b.txt"}, long, "hello")
 	from.add(record.Files, field.Object{"originalName": "empty"}, long, "")
-	limited := from.add(record.Links, field.Object{"originalUrl": "https://example.org/x", "slug": "limited", "isPublic": true, "maxClicks": "2", "maxViewsAction": "make_private"}, long, "")
+	limited := from.add(
+		record.Links,
+		field.Object{
+			"originalUrl": "https://example.org/x", "slug": "limited", "isPublic": true, "maxClicks": "2",
+			"maxViewsAction": "make_private",
+		},
+		long, "",
+	)
 	is.NoErr(catalog.Seen(from.store, limited, history.Visit{}))
-	spent := from.add(record.Links, field.Object{"originalUrl": "https://example.org/y", "slug": "spent", "isPublic": true, "maxClicks": "1"}, long, "")
+	spent := from.add(
+		record.Links,
+		field.Object{"originalUrl": "https://example.org/y", "slug": "spent", "isPublic": true, "maxClicks": "1"}, long, "",
+	)
 	is.NoErr(catalog.Seen(from.store, spent, history.Visit{}))
 	recipe := from.add(record.Recipes, field.Object{"title": "Picked"}, long, "")
-	from.add(record.Collections, field.Object{"title": "Picked", "cover": limited.ID.String(), "source": field.Object{"items": []any{limited.ID.String(), recipe.ID.String()}}}, long, "")
-	from.add(record.Collections, field.Object{"title": "Tagged", "sort": "title", "allowDownload": false, "source": field.Object{"tag": "a"}}, long, "")
+	from.add(
+		record.Collections,
+		field.Object{
+			"title": "Picked", "cover": limited.ID.String(),
+			"source": field.Object{"items": []any{limited.ID.String(), recipe.ID.String()}},
+		},
+		long, "",
+	)
+	from.add(
+		record.Collections,
+		field.Object{"title": "Tagged", "sort": "title", "allowDownload": false, "source": field.Object{"tag": "a"}}, long,
+		"",
+	)
 	from.update(func(tx *kv.Tx) error {
 		folder, err := catalog.FolderNamed(tx, from.user, "Some folder")
 		is.NoErr(err)
@@ -204,12 +234,20 @@ func TestExportImportExport(t *testing.T) {
 		return err
 	})
 	form := record.NewForm(record.Notes)
-	is.NoErr(field.Create(form, field.Object{"content": "locked and over", "slug": "old", "isPublic": true, "expiresAt": "2021-01-01T00:00:00Z"}))
+	is.NoErr(field.Create(
+		form,
+		field.Object{"content": "locked and over", "slug": "old", "isPublic": true, "expiresAt": "2021-01-01T00:00:00Z"},
+	))
 	from.update(func(tx *kv.Tx) error {
 		_, err := catalog.Add(tx, catalog.Draft{
-			Owner: from.user, Kind: record.Notes, Form: form, Past: &record.Past{Created: long, Updated: long.Add(time.Hour), Password: hash, Views: 5},
+			Owner: from.user, Kind: record.Notes, Form: form, Past: &record.Past{
+				Created: long, Updated: long.Add(time.Hour), Password: hash, Views: 5,
+			},
 		})
-		return errors.Join(err, func() error { _, err := catalog.AddTag(tx, from.user, "unused", "#102030"); return err }(), func() error { _, err := catalog.AddFolder(tx, from.user, "empty", ""); return err }())
+		return errors.Join(err, func() error {
+			_, err := catalog.AddTag(tx, from.user, "unused", "#102030")
+			return err
+		}(), func() error { _, err := catalog.AddFolder(tx, from.user, "empty", ""); return err }())
 	})
 
 	want := from.exportZip()
@@ -220,7 +258,13 @@ func TestExportImportExport(t *testing.T) {
 	to := newHome(t)
 	report, err := to.take(format.Kist, string(want), dry)
 	is.NoErr(err)
-	is.Equal(report.Made, map[string]int64{"note": 31, "bookmark": 2, "snippet": 2, "recipe": 2, "collection": 3, "game": 1, "file": 3, "shortlink": 2, "tag": 4, "folder": 2})
+	is.Equal(
+		report.Made,
+		map[string]int64{
+			"note": 31, "bookmark": 2, "snippet": 2, "recipe": 2, "collection": 3, "game": 1, "file": 3, "shortlink": 2,
+			"tag": 4, "folder": 2,
+		},
+	)
 	is.Equal(len(to.list(record.Notes)), 0) // nothing was kept
 	made := report.Made
 	report, err = to.take(format.Kist, string(want))
@@ -308,10 +352,17 @@ func TestImportTwice(t *testing.T) {
 		is.Equal(report.Entries, 4)
 		is.Equal(report.Refused, 1)
 		is.Equal(report.There, 3-int(want["bookmark"]))
-		is.Equal(report.Remarks, []transfer.Remark{{At: "line 4", Name: "evil", Refused: true, Text: "The URL must be an absolute http or https address."}})
+		is.Equal(
+			report.Remarks,
+			[]transfer.Remark{
+				{At: "line 4", Name: "evil", Refused: true, Text: "The URL must be an absolute http or https address."},
+			},
+		)
 	}
 	lines := h.list(record.Bookmarks)
-	is.True(strings.Contains(lines[0], `"title":"A"`) && strings.Contains(lines[0], `"createdAt":"2017-07-14T02:40:00.000Z"`) && strings.Contains(lines[0], `"tags":["Work"]`))
+	is.True(strings.Contains(lines[0], `"title":"A"`) && strings.Contains(
+		lines[0], `"createdAt":"2017-07-14T02:40:00.000Z"`,
+	) && strings.Contains(lines[0], `"tags":["Work"]`))
 	is.True(strings.Contains(lines[1], `"tags":["Work","x"]`))
 
 	const links = "shortCode,longUrl,visits\nabc,https://example.org/x,7\nabc,https://example.org/other,1\napi,https://example.org,1\n"
@@ -365,7 +416,10 @@ func TestImportPageTwice(t *testing.T) {
 				first = line
 			}
 		}
-		for _, part := range []string{`"title":"A"`, `"description":"A note"`, `"isFavorite":true`, `"tags":["Kitchen","one","two","Garden","three"]`, `"createdAt":"2020-01-02T00:00:00.000Z"`} {
+		for _, part := range []string{
+			`"title":"A"`, `"description":"A note"`, `"isFavorite":true`, `"tags":["Kitchen","one","two","Garden","three"]`,
+			`"createdAt":"2020-01-02T00:00:00.000Z"`,
+		} {
 			is.True(strings.Contains(first, part))
 		}
 		report, err := h.take(format.CSV, b.String()) // a second import changes nothing
@@ -383,7 +437,8 @@ func TestImportUpdate(t *testing.T) {
 	h := newHome(t)
 	update := func(m *transfer.Import) { m.Update = true }
 	const poor = "title,url\nA,https://example.org/a\nB,https://example.org/b\n"
-	const rich = "url,title,excerpt,cover,tags,favorite\nhttps://example.org/a,Other,About it,https://example.org/a.png,x,true\nhttps://example.org/b,B,,,,\nhttps://example.org/c,C,,,,\n"
+	const rich = "url,title,excerpt,cover,tags,favorite\nhttps://example.org/a,Other,About " +
+		"it,https://example.org/a.png,x,true\nhttps://example.org/b,B,,,,\nhttps://example.org/c,C,,,,\n"
 	_, err := h.take(format.CSV, poor)
 	is.NoErr(err)
 	before := h.list(record.Bookmarks)
@@ -401,13 +456,19 @@ func TestImportUpdate(t *testing.T) {
 			continue
 		}
 		is.Equal(report.Updated, 1)
-		is.Equal(report.Remarks, []transfer.Remark{{At: "line 2", Name: "Other", Text: text + ": description, imageUrl, isFavorite, tag x."}})
+		is.Equal(
+			report.Remarks,
+			[]transfer.Remark{{At: "line 2", Name: "Other", Text: text + ": description, imageUrl, isFavorite, tag x."}},
+		)
 		if i == 0 {
 			is.Equal(h.list(record.Bookmarks)[:2], before)
 		}
 	}
 	after := h.list(record.Bookmarks)
-	for _, part := range []string{`"title":"A"`, `"description":"About it"`, `"imageUrl":"https://example.org/a.png"`, `"isFavorite":true`, `"isPublic":false`, `"tags":["x"]`} {
+	for _, part := range []string{
+		`"title":"A"`, `"description":"About it"`, `"imageUrl":"https://example.org/a.png"`, `"isFavorite":true`,
+		`"isPublic":false`, `"tags":["x"]`,
+	} {
 		is.True(strings.Contains(after[0], part))
 	}
 	is.Equal(after[1], before[1])
@@ -418,7 +479,9 @@ func TestImportUpdate(t *testing.T) {
 	report, err = h.take(format.Shlink, "shortCode,longUrl,title,tags\nabc,https://example.org/x,About,t\n", update)
 	is.NoErr(err)
 	is.Equal(report.Updated, 1)
-	is.True(strings.Contains(h.list(record.Links)[0], `"description":"About","isPublic":false,"isFavorite":false,"tags":["t"]`))
+	is.True(strings.Contains(
+		h.list(record.Links)[0], `"description":"About","isPublic":false,"isFavorite":false,"tags":["t"]`,
+	))
 	h.add(record.Files, field.Object{"originalName": "a.txt"}, long, "hello")
 	report, err = h.take(format.Folder, zipOf(t, "sub/a.txt", "hello"), update)
 	is.NoErr(err)
@@ -526,7 +589,10 @@ func TestImportForged(t *testing.T) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for name, text := range parts {
-		text = strings.ReplaceAll(text, `"passwordHash":""`, `"passwordHash":"$argon2id$v=19$m=4000000,t=60,p=1$c2FsdHNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA","id":"01890a5d-ac96-774b-bcce-b302099a8057"`)
+		text = strings.ReplaceAll(
+			text, `"passwordHash":""`,
+			`"passwordHash":"$argon2id$v=19$m=4000000,t=60,p=1$c2FsdHNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA","id":"01890a5d-ac96-774b-bcce-b302099a8057"`,
+		)
 		if strings.HasPrefix(name, "blobs/") {
 			text = "other"
 		}
@@ -542,7 +608,13 @@ func TestImportForged(t *testing.T) {
 	is.Equal(report.Made, map[string]int64{})
 	is.Equal(report.Remarks[0].Text, "Its bytes are damaged: they do not match its checksum.")
 	is.Equal(report.Remarks[1].Text, "The field passwordHash is not one that kist makes.")
-	is.Equal(report.Remarks[2:], []transfer.Remark{{At: `member "files.id"`, Text: "This is not imported; 1 entry has it."}, {At: `member "notes.id"`, Text: "This is not imported; 1 entry has it."}})
+	is.Equal(
+		report.Remarks[2:],
+		[]transfer.Remark{
+			{At: `member "files.id"`, Text: "This is not imported; 1 entry has it."},
+			{At: `member "notes.id"`, Text: "This is not imported; 1 entry has it."},
+		},
+	)
 	for _, err := range to.blobs.All() {
 		t.Error("bytes were kept", err)
 	}

@@ -37,7 +37,10 @@ func built(t *testing.T, b *Builder) map[string]string {
 }
 
 // layout has the buckets that these tests write to.
-var layout = &table.Buckets{1: {No: 1, Name: "one"}, 6: {No: 6, Name: "six"}, 7: {No: 7, Name: "seven"}, 9: {No: 9, Name: "nine"}, 50: {No: 50, Name: "fifty"}, 51: {No: 51, Name: "fifty-one"}}
+var layout = &table.Buckets{
+	1: {No: 1, Name: "one"}, 6: {No: 6, Name: "six"}, 7: {No: 7, Name: "seven"}, 9: {No: 9, Name: "nine"},
+	50: {No: 50, Name: "fifty"}, 51: {No: 51, Name: "fifty-one"},
+}
 
 // A builder keeps the last change of each key, however little it sorts at once, and
 // does not keep references to its input.
@@ -136,7 +139,10 @@ func TestBuilderPacks(t *testing.T) {
 	info, err := os.Stat(b.Path)
 	is.NoErr(err)
 	raw := int64(n * (33 + value + 16)) // 16 bytes of bbolt's for each
-	t.Logf("%.2f of the least size; %d MiB of heap taken from the system", float64(info.Size())/float64(raw), (after.HeapSys-before.HeapSys)>>20)
+	t.Logf(
+		"%.2f of the least size; %d MiB of heap taken from the system", float64(info.Size())/float64(raw),
+		(after.HeapSys-before.HeapSys)>>20,
+	)
 	is.True(info.Size() < raw*115/100)
 	is.True(after.HeapSys-before.HeapSys < 64<<20)
 	_, entries, err := ContentDigest(b.db, layout)

@@ -150,7 +150,10 @@ func tarred(headers ...tar.Header) string {
 var tarSample = tarred(tar.Header{Name: "./a.txt"}, tar.Header{Name: "sub/", Typeflag: tar.TypeDir}, tar.Header{Name: "sub/deep/b.txt"},
 	tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, tar.Header{Name: "../../etc/c.txt"})
 
-var hello = [32]byte{0x2c, 0xf2, 0x4d, 0xba, 0x5f, 0xb0, 0xa3, 0x0e, 0x26, 0xe8, 0x3b, 0x2a, 0xc5, 0xb9, 0xe2, 0x9e, 0x1b, 0x16, 0x1e, 0x5c, 0x1f, 0xa7, 0x42, 0x5e, 0x73, 0x04, 0x33, 0x62, 0x93, 0x8b, 0x98, 0x24}
+var hello = [32]byte{
+	0x2c, 0xf2, 0x4d, 0xba, 0x5f, 0xb0, 0xa3, 0x0e, 0x26, 0xe8, 0x3b, 0x2a, 0xc5, 0xb9, 0xe2, 0x9e, 0x1b, 0x16, 0x1e, 0x5c,
+	0x1f, 0xa7, 0x42, 0x5e, 0x73, 0x04, 0x33, 0x62, 0x93, 0x8b, 0x98, 0x24,
+}
 
 var kistSample = zipped(
 	ManifestName, `{"format":"kist","version":1,"user":"ann"}`,
@@ -186,10 +189,24 @@ func TestFormats(t *testing.T) {
 			`entry 3: "" refused: The entry must be a JSON object.`,
 			`member "id": ` + once,
 		}},
-		{Linkding, ` [{"url":"https://a.test","tag_names":[]}]`, []string{`entry 1: bookmark {"description":"","url":"https://a.test"}`[:0] + `entry 1: bookmark {"url":"https://a.test"}`}},
+		{
+			Linkding, ` [{"url":"https://a.test","tag_names":[]}]`,
+			[]string{
+				`entry 1: bookmark {"description":"","url":"https://a.test"}`[:0] + `entry 1: bookmark {"url":"https://a.test"}`,
+			},
+		},
 		{Linkding, `{"results":[{"url":"https://a.test"`, []string{"error: It is not complete JSON: it ends too early."}},
-		{Linkding, `{"results":[{"url":"https://a.test"},}`, []string{`entry 1: bookmark {"url":"https://a.test"}`, "error: It is not valid JSON: invalid character '}' looking for beginning of value (byte 34)."}},
-		{Linkding, `{"other":[{"a":[1,2]}],"more":{}}`, []string{`member "document.other": ` + once, `error: It cannot be read: there is no list "results" in it.`}},
+		{
+			Linkding, `{"results":[{"url":"https://a.test"},}`,
+			[]string{
+				`entry 1: bookmark {"url":"https://a.test"}`,
+				"error: It is not valid JSON: invalid character '}' looking for beginning of value (byte 34).",
+			},
+		},
+		{
+			Linkding, `{"other":[{"a":[1,2]}],"more":{}}`,
+			[]string{`member "document.other": ` + once, `error: It cannot be read: there is no list "results" in it.`},
+		},
 		{Karakeep, karakeepSample, []string{
 			`entry 1: bookmark {"description":"my note","isFavorite":true,"tags":["x","Reading","archived"],"title":"A link","url":"https://example.org"} 2023-11-14T22:13:20Z`,
 			`entry 2: note {"content":"some *text*"} 2023-11-14T22:13:21Z`,
@@ -204,7 +221,9 @@ func TestFormats(t *testing.T) {
 			`line 3: bookmark {"tags":["archived"],"url":"https://example.com/b"} 2023-11-14T22:13:21Z`,
 			`line 4: bookmark {"title":"short","url":""}`,
 		}},
-		{Pocket, zipped("part_000000.csv", "title,url\nA,https://a.test", "part_000001.csv", "url\nhttps://b.test\n", "readme", "x"), []string{
+		{Pocket, zipped(
+			"part_000000.csv", "title,url\nA,https://a.test", "part_000001.csv", "url\nhttps://b.test\n", "readme", "x",
+		), []string{
 			`part_000000.csv, line 2: bookmark {"title":"A","url":"https://a.test"}`,
 			`part_000001.csv, line 2: bookmark {"url":"https://b.test"}`,
 		}},
@@ -225,7 +244,10 @@ func TestFormats(t *testing.T) {
 			`link: "link" refused: It is a link or a special file, not a regular file.`,
 			`etc/c.txt: file {"originalName":"c.txt"} 2023-11-14T22:13:20Z in etc "../../etc/c.txt"`,
 		}},
-		{Folder, zipped("x/", "", `x\y/../../z.txt`, "z"), []string{`x/y/z.txt: file {"originalName":"z.txt"} 2023-11-14T22:13:20Z in x/y "z"`}},
+		{
+			Folder, zipped("x/", "", `x\y/../../z.txt`, "z"),
+			[]string{`x/y/z.txt: file {"originalName":"z.txt"} 2023-11-14T22:13:20Z in x/y "z"`},
+		},
 		{Folder, "no tar at all" + strings.Repeat("x", 600), []string{"error: It is not a complete tar."}},
 		{Kist, kistSample, []string{
 			`tags.jsonl, line 1: label {Folder:false Name:t Color:#102030}`,
@@ -238,9 +260,15 @@ func TestFormats(t *testing.T) {
 			`notes.jsonl, line 1: "n" refused: The field viewsOfLimit must be a whole number from 0 to 9007199254740992.`,
 			`notes.jsonl, line 2: note {"content":"hello","slug":"n2","views":3} 3 views`,
 		}},
-		{Kist, zipped(ManifestName, `{"format":"kist","version":2}`), []string{"error: It is an export of version 2, and this kist reads up to 1; use a newer kist."}},
+		{
+			Kist, zipped(ManifestName, `{"format":"kist","version":2}`),
+			[]string{"error: It is an export of version 2, and this kist reads up to 1; use a newer kist."},
+		},
 		{Kist, zipped("a", "b"), []string{"error: It is not an export of kist: kist.json is not in it."}},
-		{Kist, zipped(ManifestName, `{"format":"kist","version":1}`, "a", "", "a", ""), []string{`error: "a" is in it twice.`}},
+		{
+			Kist, zipped(ManifestName, `{"format":"kist","version":1}`, "a", "", "a", ""),
+			[]string{`error: "a" is in it twice.`},
+		},
 		{Kist, "PK\x03\x04", []string{"error: It is not a complete zip."}},
 	} {
 		is := is.New(t)
@@ -273,12 +301,22 @@ func TestKistLines(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 	file := &record.Shown{Record: record.Record{
 		Kind: record.Files, Created: at, Updated: at.Add(time.Hour), KeepMetadata: true,
-		Share: record.Share{Slug: "a", Favorite: true, Password: "$argon2id$hash", Public: true, Limit: 9, AtLimit: record.Delete, Expires: at.Add(2 * time.Hour), Logged: true, Reached: true},
+		Share: record.Share{
+			Slug: "a", Favorite: true, Password: "$argon2id$hash", Public: true, Limit: 9, AtLimit: record.Delete,
+			Expires: at.Add(2 * time.Hour), Logged: true, Reached: true,
+		},
 	}, Views: 7, FolderName: "f", TagList: []record.Tag{{Name: "sea"}}}
-	file.SetBody(&record.File{OriginalName: "a.txt", Description: "d", MimeType: "text/plain", Size: 5, SHA256: hex.EncodeToString(hello[:])})
-	note := &record.Shown{Record: record.Record{Kind: record.Notes, Created: at, Updated: at, Share: record.Share{Slug: "n"}}}
+	file.SetBody(&record.File{
+		OriginalName: "a.txt", Description: "d", MimeType: "text/plain", Size: 5, SHA256: hex.EncodeToString(hello[:]),
+	})
+	note := &record.Shown{
+		Record: record.Record{Kind: record.Notes, Created: at, Updated: at, Share: record.Share{Slug: "n"}},
+	}
 	note.SetBody(&record.Note{Content: "new"})
-	old := &record.Version{VersionHead: record.VersionHead{At: at.Add(-time.Hour), By: "phone"}, Body: field.AppendJSON(nil, &record.Note{Content: "old"})}
+	old := &record.Version{
+		VersionHead: record.VersionHead{At: at.Add(-time.Hour), By: "phone"},
+		Body:        field.AppendJSON(nil, &record.Note{Content: "old"}),
+	}
 	lines := map[string]string{
 		KindName(record.Files): string(AppendRecord(nil, file, 4, new(Carried))),
 		KindName(record.Notes): string(AppendRecord(nil, note, 0, new(Carried))),
@@ -306,9 +344,15 @@ func TestKistLines(t *testing.T) {
 		rows = append(rows, row)
 	}
 	is.Equal(len(rows), 3)
-	is.Equal(rows[0].Past, record.Past{Created: at, Updated: at.Add(time.Hour), Password: "$argon2id$hash", Views: 7, Used: 4, Reached: true})
+	is.Equal(
+		rows[0].Past,
+		record.Past{Created: at, Updated: at.Add(time.Hour), Password: "$argon2id$hash", Views: 7, Used: 4, Reached: true},
+	)
 	is.Equal(rows[0].Folder, "f")
-	is.Equal([]any{rows[0].Fields["stripMetadata"], rows[0].Fields["isPublic"], rows[0].Fields["logVisits"]}, []any{false, true, true})
+	is.Equal(
+		[]any{rows[0].Fields["stripMetadata"], rows[0].Fields["isPublic"], rows[0].Fields["logVisits"]},
+		[]any{false, true, true},
+	)
 	is.Equal(rows[1].Name, "n")
 	is.Equal(rows[2].Version, &Version{"n", old.VersionHead, old.Body})
 }
@@ -369,7 +413,10 @@ func TestFitted(t *testing.T) {
 	is.Equal(utf8.RuneCountInString(b.Fields["title"].(string)), record.MaxName)
 	is.Equal(b.Fields["description"], "a\uFFFD")
 	is.Equal(b.Fields["tags"], []any{strings.Repeat("t", 64), "a b c"})
-	is.Equal(b.Notes, []string{"The title was cut to 512 characters.", "The tag “tttttttttttttttttttt…” was cut to 64 characters."})
+	is.Equal(
+		b.Notes,
+		[]string{"The title was cut to 512 characters.", "The tag “tttttttttttttttttttt…” was cut to 64 characters."},
+	)
 	for i := range 100 {
 		b.tags(fmt.Sprint("tag", i))
 	}
@@ -421,10 +468,22 @@ func TestLongEntries(t *testing.T) {
 	long := strings.Repeat("x", MaxEntry+1<<20)
 	is.Equal(len(rowsOf(Pocket, source("url\n\""+long+"\"\n"))), 1)
 	is.Equal(rowsOf(Linkding, source(`[{"url":"`+long+`"}]`)), []string{"error: An entry is longer than 16777216 bytes."})
-	is.Equal(rowsOf(Netscape, source(`<DL><DT><A HREF="`+long+`">x</A></DL>`)), []string{"error: The entry on line 1 is longer than 16777216 bytes."})
-	got := rowsOf(Kist, source(zipped(ManifestName, `{"format":"kist","version":1}`, "notes.jsonl", long+"\n{\"content\":\"a\"}")))
-	is.Equal(got, []string{`notes.jsonl, line 1: "" refused: It is longer than 16777216 bytes.`, `notes.jsonl, line 2: note {"content":"a"}`})
-	is.Equal(len(rowsOf(Netscape, source(strings.Repeat("<DL><DT><H3>f</H3>", 1000)+`<DT><A HREF="https://a.test">x</A>`))), 1)
+	is.Equal(
+		rowsOf(Netscape, source(`<DL><DT><A HREF="`+long+`">x</A></DL>`)),
+		[]string{"error: The entry on line 1 is longer than 16777216 bytes."},
+	)
+	got := rowsOf(
+		Kist, source(zipped(ManifestName, `{"format":"kist","version":1}`, "notes.jsonl", long+"\n{\"content\":\"a\"}")),
+	)
+	is.Equal(
+		got,
+		[]string{
+			`notes.jsonl, line 1: "" refused: It is longer than 16777216 bytes.`, `notes.jsonl, line 2: note {"content":"a"}`,
+		},
+	)
+	is.Equal(
+		len(rowsOf(Netscape, source(strings.Repeat("<DL><DT><H3>f</H3>", 1000)+`<DT><A HREF="https://a.test">x</A>`))), 1,
+	)
 }
 
 // A zip whose directory is far too large is refused before it is read.
@@ -506,19 +565,32 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 }
 
 func FuzzNetscape(f *testing.F) {
-	fuzz(f, Netscape, netscapeSample, "<a href=x>", "<dl><h3>a<dl><a href='https://a'>b<dd>c", "<h3><dd><br></h3></dl></dl>", "<ul><li><a href=\"https://a\" time_added=\"1\" tags=\"a,b\">x</a>", "<a href=https://a\xff>\x00</a><dd>[linkding-notes]")
+	fuzz(
+		f, Netscape, netscapeSample, "<a href=x>", "<dl><h3>a<dl><a href='https://a'>b<dd>c", "<h3><dd><br></h3></dl></dl>",
+		"<ul><li><a href=\"https://a\" time_added=\"1\" tags=\"a,b\">x</a>",
+		"<a href=https://a\xff>\x00</a><dd>[linkding-notes]",
+	)
 }
 
 func FuzzLinkding(f *testing.F) {
-	fuzz(f, Linkding, linkdingSample, "[", "[{}]", `{"results":[{"url":1,"tag_names":[1,"a"]}]}`, `{"results":{}}`, `{"a":[[[]]],"results":[]}`, `{"results":[],"results":[]}`, "[{\"url\":\"\\ud800\"}]")
+	fuzz(
+		f, Linkding, linkdingSample, "[", "[{}]", `{"results":[{"url":1,"tag_names":[1,"a"]}]}`, `{"results":{}}`,
+		`{"a":[[[]]],"results":[]}`, `{"results":[],"results":[]}`, "[{\"url\":\"\\ud800\"}]",
+	)
 }
 
 func FuzzKarakeep(f *testing.F) {
-	fuzz(f, Karakeep, karakeepSample, `{"lists":[{"id":"a"}],"bookmarks":[{"lists":["a"],"content":{"type":"text"}}]}`, `{"bookmarks":[{"content":[]}]}`, "{}", `{"bookmarks":[{"createdAt":1e300,"content":{"type":"link"}}]}`)
+	fuzz(
+		f, Karakeep, karakeepSample, `{"lists":[{"id":"a"}],"bookmarks":[{"lists":["a"],"content":{"type":"text"}}]}`,
+		`{"bookmarks":[{"content":[]}]}`, "{}", `{"bookmarks":[{"createdAt":1e300,"content":{"type":"link"}}]}`,
+	)
 }
 
 func FuzzPocket(f *testing.F) {
-	fuzz(f, Pocket, pocketSample, "url\n\"", "url;title\na;b", "\ufeffurl\r\nhttps://a\r\n", "url,url\na,b\n\n\n\"\"\"", zipped("part_0.csv", pocketSample), zipped("part_0.csv", ""))
+	fuzz(
+		f, Pocket, pocketSample, "url\n\"", "url;title\na;b", "\ufeffurl\r\nhttps://a\r\n", "url,url\na,b\n\n\n\"\"\"",
+		zipped("part_0.csv", pocketSample), zipped("part_0.csv", ""),
+	)
 }
 
 func FuzzShlink(f *testing.F) {
@@ -526,9 +598,15 @@ func FuzzShlink(f *testing.F) {
 }
 
 func FuzzFolder(f *testing.F) {
-	fuzz(f, Folder, tarSample, zipped("a/b", "c"), tarred(tar.Header{Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}), tarSample[:700], zipped("..", "x", "con", "y", "\xff\x00", "z"))
+	fuzz(
+		f, Folder, tarSample, zipped("a/b", "c"), tarred(tar.Header{Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}),
+		tarSample[:700], zipped("..", "x", "con", "y", "\xff\x00", "z"),
+	)
 }
 
 func FuzzKist(f *testing.F) {
-	fuzz(f, Kist, kistSample, zipped(ManifestName, `{"format":"kist","version":1}`, "games.jsonl", "{}\n\n[]\n"), kistSample[:len(kistSample)-30])
+	fuzz(
+		f, Kist, kistSample, zipped(ManifestName, `{"format":"kist","version":1}`, "games.jsonl", "{}\n\n[]\n"),
+		kistSample[:len(kistSample)-30],
+	)
 }

@@ -78,9 +78,13 @@ const chromeSample = `{"checksum":"5f","roots":{"bookmark_bar":{"children":[
   "date_added":"13344473600000000","date_last_used":"0","date_modified":"13344473600000000","guid":"g4","id":"1","name":"Bookmarks bar","type":"folder"},
  "other":{"children":[],"date_added":"13344473600000000","guid":"g5","id":"2","name":"Other bookmarks","type":"folder"},"synced":{"children":[],"guid":"g6","id":"3","name":"Mobile bookmarks","type":"folder"}},"version":1}`
 
-const instapaperHTML = "<!DOCTYPE html>\n<html><body>\n<h1>Unread</h1>\n<ol>\n<li><a href=\"https://example.com/a\">A</a>\n</ol>\n<h1>Recipes</h1><ol><li><a href=\"https://example.com/b\">B</a></ol></body></html>"
+const instapaperHTML = "<!DOCTYPE html>\n<html><body>\n<h1>Unread</h1>\n<ol>\n<li><a " +
+	"href=\"https://example.com/a\">A</a>\n</ol>\n<h1>Recipes</h1><ol><li><a " +
+	"href=\"https://example.com/b\">B</a></ol></body></html>"
 
-const pocketHTML = "<!DOCTYPE html>\n<html><body>\n<h1>Unread</h1>\n<ul>\n<li><a href=\"https://example.com/a\" time_added=\"1700000000\" tags=\"x,y\">A</a></li>\n</ul>\n<h1>Read Archive</h1>\n<ul><li><a href=\"https://example.com/b\" time_added=\"soon\" tags=\"\">B</a></li></ul></body></html>"
+const pocketHTML = "<!DOCTYPE html>\n<html><body>\n<h1>Unread</h1>\n<ul>\n<li><a href=\"https://example.com/a\" " +
+	"time_added=\"1700000000\" tags=\"x,y\">A</a></li>\n</ul>\n<h1>Read Archive</h1>\n<ul><li><a " +
+	"href=\"https://example.com/b\" time_added=\"soon\" tags=\"\">B</a></li></ul></body></html>"
 
 func many(n int) string { return fmt.Sprintf("This is not imported; %d entries have it.", n) }
 
@@ -135,7 +139,9 @@ func TestPeers(t *testing.T) {
 		{Omnivore, omnivoreList, append([]string{
 			`entry 1: bookmark {"description":"About it","imageUrl":"https://example.org/a.jpg","tags":["one","Two","archived"],"title":"A page","url":"https://example.org/a"} 2024-01-01T10:00:00Z`,
 			`entry 2: bookmark {"title":"B","url":"https://example.org/b"} 2024-01-03T10:00:00Z`,
-		}, append(unreadMembers("author"), `member "id": `+many(2), `member "readingProgress": `+many(2), `member "slug": `+many(2))...)},
+		}, append(
+			unreadMembers("author"), `member "id": `+many(2), `member "readingProgress": `+many(2), `member "slug": `+many(2),
+		)...)},
 		{Linkwarden, linkwardenSample, append([]string{
 			`entry 1: bookmark {"description":"About it","tags":["one","Reading"],"title":"A page","url":"https://example.org/a"} 2024-01-01T11:00:00Z`,
 			`entry 2: "A picture" refused: It is a file that was uploaded, and the export does not have its bytes.`,
@@ -146,8 +152,14 @@ func TestPeers(t *testing.T) {
 			`entry 1: bookmark {"description":"Language home","tags":["one","two","Work"],"title":"Go","url":"https://go.dev/"} 2023-11-14T22:13:20Z`,
 			`entry 2: bookmark {"title":"Most visited","url":"place:sort=8"} 2023-11-14T22:13:20Z`,
 		}, `member "folder.dateAdded": `+many(5), `member "folder.guid": `+many(5), `member "folder.id": `+many(5), `member "folder.index": `+many(5), `member "folder.lastModified": `+many(5)),
-			append(unreadMembers("document.dateAdded", "document.guid", "document.id", "document.index", "document.lastModified", "annos.expires", "annos.flags"),
-				append([]string{`member "guid": ` + many(2)}, append(unreadMembers("iconUri"), `member "id": `+many(2), `member "index": `+many(2), `member "keyword": `+once, `member "folder.title": `+once, `member "children": `+once)...)...)...)},
+			append(unreadMembers(
+				"document.dateAdded", "document.guid", "document.id", "document.index", "document.lastModified", "annos.expires",
+				"annos.flags",
+			),
+				append([]string{`member "guid": ` + many(2)}, append(
+					unreadMembers("iconUri"), `member "id": `+many(2), `member "index": `+many(2), `member "keyword": `+once,
+					`member "folder.title": `+once, `member "children": `+once,
+				)...)...)...)},
 		{Chrome, chromeSample, []string{
 			`entry 1: bookmark {"tags":["Work"],"title":"Go","url":"https://go.dev/"} 2023-11-14T22:13:20Z`,
 			`entry 2: bookmark {"title":"B","url":"https://example.org/b"}`,
@@ -187,26 +199,69 @@ func TestUnread(t *testing.T) {
 		data   string
 		want   []string // where it is reported; there may be more
 	}{
-		{Netscape, strings.NewReplacer("<A ", `<A KIST_UNKNOWN="x" `, "<H3", `<H3 KIST_UNKNOWN="x"`).Replace(netscapeSample), []string{`attribute "kist_unknown"`, `attribute "folder.kist_unknown"`}},
-		{Netscape, "<DL><DT><H3>F</H3><DD>About the folder<DL><DT><A HREF=\"https://a.test\">a</A></DL></DL>", []string{`attribute "folder.description"`}},
+		{
+			Netscape, strings.NewReplacer("<A ", `<A KIST_UNKNOWN="x" `, "<H3", `<H3 KIST_UNKNOWN="x"`).Replace(netscapeSample),
+			[]string{`attribute "kist_unknown"`, `attribute "folder.kist_unknown"`},
+		},
+		{
+			Netscape, "<DL><DT><H3>F</H3><DD>About the folder<DL><DT><A HREF=\"https://a.test\">a</A></DL></DL>",
+			[]string{`attribute "folder.description"`},
+		},
 		{Linkding, mark(linkdingSample), []string{`member "kistUnknown"`, `member "document.kistUnknown"`}},
-		{Karakeep, mark(karakeepSample), []string{`member "kistUnknown"`, `member "content.kistUnknown"`, `member "lists.kistUnknown"`, `member "document.kistUnknown"`}},
-		{Wallabag, mark(wallabagSample), []string{`member "kistUnknown"`, `member "annotations.kistUnknown"`, `member "tags.kistUnknown"`}},
+		{
+			Karakeep, mark(karakeepSample),
+			[]string{
+				`member "kistUnknown"`, `member "content.kistUnknown"`, `member "lists.kistUnknown"`,
+				`member "document.kistUnknown"`,
+			},
+		},
+		{
+			Wallabag, mark(wallabagSample),
+			[]string{`member "kistUnknown"`, `member "annotations.kistUnknown"`, `member "tags.kistUnknown"`},
+		},
 		{Omnivore, mark(omnivoreList), []string{`member "kistUnknown"`}},
-		{Omnivore, zipped("metadata_0_to_20.json", mark(omnivoreList), "metadata_20_to_40.json", mark(omnivoreList), "other/x", "y"), []string{`member "kistUnknown"`, `folder "other/"`}},
-		{Linkwarden, mark(linkwardenSample), []string{`member "kistUnknown"`, `member "folder.kistUnknown"`, `member "document.kistUnknown"`, `member "tags.kistUnknown"`}},
-		{Firefox, mark(firefoxSample), []string{`member "kistUnknown"`, `member "folder.kistUnknown"`, `member "document.kistUnknown"`, `member "annos.kistUnknown"`, `member "children"`}},
-		{Chrome, mark(chromeSample), []string{`member "kistUnknown"`, `member "folder.kistUnknown"`, `member "document.kistUnknown"`, `member "meta_info"`}},
+		{
+			Omnivore,
+			zipped("metadata_0_to_20.json", mark(omnivoreList), "metadata_20_to_40.json", mark(omnivoreList), "other/x", "y"),
+			[]string{`member "kistUnknown"`, `folder "other/"`},
+		},
+		{
+			Linkwarden, mark(linkwardenSample),
+			[]string{
+				`member "kistUnknown"`, `member "folder.kistUnknown"`, `member "document.kistUnknown"`, `member "tags.kistUnknown"`,
+			},
+		},
+		{
+			Firefox, mark(firefoxSample),
+			[]string{
+				`member "kistUnknown"`, `member "folder.kistUnknown"`, `member "document.kistUnknown"`,
+				`member "annos.kistUnknown"`, `member "children"`,
+			},
+		},
+		{
+			Chrome, mark(chromeSample),
+			[]string{
+				`member "kistUnknown"`, `member "folder.kistUnknown"`, `member "document.kistUnknown"`, `member "meta_info"`,
+			},
+		},
 		{Pocket, "kist Unknown,url\nx,https://a.test\n", []string{`column "kist Unknown"`}},
-		{Pocket, zipped("part_0.csv", "url,x\nhttps://a.test,1\n", "part_1.csv", "url,x\nhttps://b.test,2\n"), []string{`column "x"`}},
-		{Raindrop, "url,note,created,url\nhttps://a.test,n,soon,https://b.test,beyond\n", []string{`column "created"`, `column "url"`, `column "5"`}},
+		{
+			Pocket, zipped("part_0.csv", "url,x\nhttps://a.test,1\n", "part_1.csv", "url,x\nhttps://b.test,2\n"),
+			[]string{`column "x"`},
+		},
+		{
+			Raindrop, "url,note,created,url\nhttps://a.test,n,soon,https://b.test,beyond\n",
+			[]string{`column "created"`, `column "url"`, `column "5"`},
+		},
 		{Instapaper, "URL,Highlights,Mood\nhttps://a.test,h,glad\n", []string{`column "Mood"`}},
 		{CSV, "url;kist\nhttps://a.test;x\n", []string{`column "kist"`}},
 		{Shlink, "longUrl,device,visits\nhttps://a.test,phone,9\n", []string{`column "device"`}},
 		{
 			Kist, zipped(ManifestName, `{"format":"kist","version":1}`, TagsName, `{"name":"t","kistUnknown":1}`, FoldersName, `{"name":"f","kistUnknown":1}`,
 				"notes.jsonl", `{"slug":"n","content":"c","kistUnknown":[1]}`+"\n"+`{"slug":"m","content":"c","kistUnknown":[1]}`, "more.jsonl", "{}"),
-			[]string{`member "tags.kistUnknown"`, `member "folders.kistUnknown"`, `member "notes.kistUnknown"`, `file "more.jsonl"`},
+			[]string{
+				`member "tags.kistUnknown"`, `member "folders.kistUnknown"`, `member "notes.kistUnknown"`, `file "more.jsonl"`,
+			},
 		},
 	} {
 		is := is.New(t)
@@ -268,7 +323,10 @@ func TestCharsets(t *testing.T) {
 		says   string // what the report says first
 	}{
 		{"page", Netscape, bytes(old, page), "the text: " + guessed},
-		{"page that declares it", Netscape, bytes(old, declares), "the text: It is in the encoding windows-1252, and was converted."},
+		{
+			"page that declares it", Netscape, bytes(old, declares),
+			"the text: It is in the encoding windows-1252, and was converted.",
+		},
 		{"page of UTF-16", Netscape, bytes(wide, page), "the text: It is in the encoding utf-16le, and was converted."},
 		{"page of UTF-8", Netscape, page, ""},
 		{"CSV", CSV, bytes(old, table), "the text: " + guessed},
@@ -377,7 +435,10 @@ func TestTrees(t *testing.T) {
 	is.Equal(rowsOf(Firefox, source(deep)), []string{"error: Its folders are nested deeper than 500 levels."})
 	is.Equal(rowsOf(Firefox, source(folder)), []string{"error: It is not complete JSON: it ends too early."})
 	is.Equal(rowsOf(Chrome, source(`[1]`)), []string{"error: It cannot be read: it is not a JSON object."})
-	is.Equal(rowsOf(Chrome, source(`{"roots":{"a":{"children":[{"type":"url","url":"https://a.test","name":"x","name":"y"}]}}}`)), []string{`entry 1: "" refused: The entry names "name" twice.`})
+	is.Equal(
+		rowsOf(Chrome, source(`{"roots":{"a":{"children":[{"type":"url","url":"https://a.test","name":"x","name":"y"}]}}}`)),
+		[]string{`entry 1: "" refused: The entry names "name" twice.`},
+	)
 	long := `{"a":"` + strings.Repeat("x", MaxEntry-100) + `","children":[`
 	is.Equal(rowsOf(Firefox, source(strings.Repeat(long, 3))), []string{"error: An entry is longer than 16777216 bytes."})
 	var b strings.Builder
@@ -404,7 +465,9 @@ func TestBomb(t *testing.T) {
 		is.NoErr(err)
 		is.NoErr(w.Close())
 		z := zip.NewWriter(&b)
-		part, err := z.CreateRaw(&zip.FileHeader{Name: "a", Method: zip.Deflate, CompressedSize64: uint64(packed.Len()), UncompressedSize64: size})
+		part, err := z.CreateRaw(&zip.FileHeader{
+			Name: "a", Method: zip.Deflate, CompressedSize64: uint64(packed.Len()), UncompressedSize64: size,
+		})
 		is.NoErr(err)
 		_, err = part.Write(packed.Bytes())
 		is.NoErr(err)
@@ -450,25 +513,43 @@ func TestEntry(t *testing.T) {
 }
 
 func FuzzCSV(f *testing.F) {
-	fuzz(f, CSV, raindropSample, instapaperSample, otherCSVSample, omnivoreCSV, "url,url,\nx,y,z,w\n", "url,tags\nx,\"[\"\"a\"\"\"\n", "url\n\n,\n")
+	fuzz(
+		f, CSV, raindropSample, instapaperSample, otherCSVSample, omnivoreCSV, "url,url,\nx,y,z,w\n",
+		"url,tags\nx,\"[\"\"a\"\"\"\n", "url\n\n,\n",
+	)
 }
 
 func FuzzWallabag(f *testing.F) {
-	fuzz(f, Wallabag, wallabagSample, `[{"annotations":[{"quote":[]}],"tags":[1,{}]}]`, `{"entries":[{}]}`, `[{"tags":[{"label":1}],"is_starred":"1"}]`)
+	fuzz(
+		f, Wallabag, wallabagSample, `[{"annotations":[{"quote":[]}],"tags":[1,{}]}]`, `{"entries":[{}]}`,
+		`[{"tags":[{"label":1}],"is_starred":"1"}]`,
+	)
 }
 
 func FuzzOmnivore(f *testing.F) {
-	fuzz(f, Omnivore, omnivoreSample, omnivoreList, zipped("metadata_1.json", "[{\"slug\":\"x\"}]", "highlights/x.md", "\xff"), omnivoreSample[:len(omnivoreSample)-40])
+	fuzz(
+		f, Omnivore, omnivoreSample, omnivoreList, zipped("metadata_1.json", "[{\"slug\":\"x\"}]", "highlights/x.md", "\xff"),
+		omnivoreSample[:len(omnivoreSample)-40],
+	)
 }
 
 func FuzzLinkwarden(f *testing.F) {
-	fuzz(f, Linkwarden, linkwardenSample, `{"collections":{"links":{"url":1}}}`, `{"links":[[{}],7,{"links":[]}]}`, `{"collections":[{"links":[{"url":"x"}],"name":"after"}]}`)
+	fuzz(
+		f, Linkwarden, linkwardenSample, `{"collections":{"links":{"url":1}}}`, `{"links":[[{}],7,{"links":[]}]}`,
+		`{"collections":[{"links":[{"url":"x"}],"name":"after"}]}`,
+	)
 }
 
 func FuzzFirefox(f *testing.F) {
-	fuzz(f, Firefox, firefoxSample, `{"children":[{"type":"text/x-moz-place","uri":1}],"title":"after"}`, `{"children":"x"}`, `{"children":[],"children":[{}]}`)
+	fuzz(
+		f, Firefox, firefoxSample, `{"children":[{"type":"text/x-moz-place","uri":1}],"title":"after"}`, `{"children":"x"}`,
+		`{"children":[],"children":[{}]}`,
+	)
 }
 
 func FuzzChrome(f *testing.F) {
-	fuzz(f, Chrome, chromeSample, `{"roots":{"a":{"children":[{"type":"url","date_added":"99999999999999999999"}]}}}`, `{"roots":7,"meta_info":{}}`, `{"a":{"b":{"type":"url","date_added":"-1"}}}`)
+	fuzz(
+		f, Chrome, chromeSample, `{"roots":{"a":{"children":[{"type":"url","date_added":"99999999999999999999"}]}}}`,
+		`{"roots":7,"meta_info":{}}`, `{"a":{"b":{"type":"url","date_added":"-1"}}}`,
+	)
 }
