@@ -14,8 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,7 +32,7 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	raiseParallel()
+	needs.RaiseParallel()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "kist-test")
 		if err != nil {
@@ -53,20 +51,6 @@ func TestMain(m *testing.M) {
 		needs.Print()
 		return code
 	}())
-}
-
-// raiseParallel lets more tests run at once than there are cores, unless the command
-// line says how many. Most tests wait for a server that waits for the disk or for
-// a timer.
-func raiseParallel() {
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if given {
-		return
-	}
-	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
-		panic(err)
-	}
 }
 
 // patience bounds every wait for a condition. It only ends a test whose condition

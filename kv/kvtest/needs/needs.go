@@ -7,10 +7,13 @@
 package needs
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -121,4 +124,17 @@ func Time(t testing.TB) {
 	left.long++
 	left.Unlock()
 	t.Skipf("left out: it takes long (no %s=all)", Tests)
+}
+
+// RaiseParallel lets more tests run at once than there are cores, unless the command line says how many. It is for
+// packages whose tests wait for a disk, a timer or another program. It comes after flag.Parse.
+func RaiseParallel() {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 }
