@@ -7,7 +7,7 @@ import (
 	"kist/kv/people"
 )
 
-// Cookies for the whole site. Their names are those of Request.SiteCookie.
+// Cookies for the whole site. Their names are those of siteCookie.
 const (
 	// CookieName is that of the session cookie. Its value is the session's secret.
 	CookieName = "kist_session"
@@ -18,6 +18,16 @@ const (
 	// flowCookie has the state of a sign-in through an issuer: see flow. The issuer's redirect has to bring it.
 	flowCookie = "kist_oidc"
 )
+
+// siteCookie is the name of a cookie for the whole site. Browsers accept a cookie with the prefix only over HTTPS and
+// only from this host (RFC 6265bis, section 4.1.3). Another host of the domain could have set a cookie without it, so
+// over HTTPS no other name is read.
+func siteCookie(c *web.Request, name string) string {
+	if c.Secure() {
+		return "__Host-" + name
+	}
+	return name
+}
 
 // sessionSecret is the secret in the request's session cookie, or "".
 func sessionSecret(c *web.Request) string { return readCookie(c, CookieName) }
@@ -38,7 +48,7 @@ func RenewCookie(c *web.Request) { setSession(c, sessionSecret(c)) }
 
 // readCookie is the value of a cookie for the whole site, or "".
 func readCookie(c *web.Request, name string) string {
-	cookie, err := c.R.Cookie(c.SiteCookie(name))
+	cookie, err := c.R.Cookie(siteCookie(c, name))
 	if err != nil {
 		return ""
 	}
@@ -50,7 +60,7 @@ func readCookie(c *web.Request, name string) string {
 // to a page here, so that such a visitor is signed in.
 func setCookie(c *web.Request, name, value string, age int) {
 	http.SetCookie(c.W, &http.Cookie{ // #nosec G124 -- it is Secure on https
-		Name: c.SiteCookie(name), Value: value, Path: "/", MaxAge: age,
+		Name: siteCookie(c, name), Value: value, Path: "/", MaxAge: age,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Secure(),
 	})
 }

@@ -57,17 +57,6 @@ func (c *Request) Secure() bool {
 	return of == "https" || c.Site.ByHTTPS(c.R)
 }
 
-// SiteCookie is the name of a cookie for the whole site. Browsers accept a cookie with
-// the prefix only over HTTPS and only from this host (RFC 6265bis, section 4.1.3). Another
-// host of the domain could have set a cookie without it, so over HTTPS no other name is
-// read.
-func (c *Request) SiteCookie(name string) string {
-	if c.Secure() {
-		return "__Host-" + name
-	}
-	return name
-}
-
 // HostName is the name or address in a Host header: in lower case, without port, brackets
 // and final dot.
 func HostName(host string) string {
