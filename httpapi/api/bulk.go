@@ -125,6 +125,9 @@ func changeMany(c *web.Request) error {
 		}
 	}
 
+	if err := c.CheckCaller(); err != nil {
+		return err
+	}
 	if err := c.CountChanges(len(ids) - 1); err != nil { // one was counted for the request
 		return err
 	}

@@ -134,7 +134,7 @@ func editMe(c *web.Request) error {
 			return err
 		}
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
 		u, err := people.ReadUser(tx, c.Owner())
 		if err != nil {
 			return err

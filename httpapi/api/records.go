@@ -174,7 +174,7 @@ func change(c *web.Request, k *record.Kind, named string, fn func(tx *kv.Tx, r *
 	}
 
 	var v *web.ShownRecord
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
 		r, err := catalog.Record(tx, c.Owner(), k, named)
 		if err != nil {
 			return err

@@ -42,7 +42,7 @@ func resetUser(c *web.Request) error {
 		}
 	}
 	var done people.Reset
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 		done, err = people.ResetLogin(tx, id, doneBy(c, id), form.keys)
 		return err
 	}); err != nil {

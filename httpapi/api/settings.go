@@ -33,7 +33,7 @@ func editSettings(c *web.Request) error {
 		return err
 	}
 	var set people.Settings
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 		set, err = people.ReadSettings(tx)
 		if err != nil {
 			return err

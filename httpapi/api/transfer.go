@@ -183,7 +183,7 @@ func startImport(c *web.Request) error {
 	m := &worker.RunningImport{Size: source.Size * form.format.Passes(), Fill: form.update}
 	source.R = worker.Counting{ReaderAt: source.R, N: &m.Read}
 	var body []byte
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
 		i, err := transfer.AddImport(
 			tx, c.Owner(), came.Files[0].Name,
 			transfer.Moved{

@@ -211,6 +211,9 @@ func restoreTrash(c *web.Request) error {
 	for i, t := range form.IDs {
 		ids[i] = uuid.MustParse(t) // the form has checked them
 	}
+	if err := c.CheckCaller(); err != nil {
+		return err
+	}
 	all, err := catalog.UntrashAll(c.Site.Store, c.Owner(), ids)
 	if err != nil {
 		return err

@@ -209,7 +209,10 @@ func (a *App) AddKey(u *people.User, scopes ...people.Scope) string {
 }
 
 var Plain = &http.Client{
-	Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+	Transport: &http.Transport{
+		MaxIdleConnsPerHost: 256, DisableCompression: true,
+		ExpectContinueTimeout: time.Minute, // a request with Expect waits until the server wants its body
+	},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 

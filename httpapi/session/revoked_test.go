@@ -82,6 +82,74 @@ func allButLast(a *apitest.App, method, path, body string, header http.Header) (
 	}
 }
 
+// whileAsked sends a request with all but the last byte of its body as soon as the server asks for the body, so that
+// the caller is known by then.
+func whileAsked(a *apitest.App, method, path, body string, header http.Header) (last func() (int, string)) {
+	header.Set("Expect", "100-continue")
+	return allButLast(a, method, path, body, header)
+}
+
+// A key that is revoked while the body of its request arrives changes nothing.
+func TestRevokedWhileAsking(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	note := a.Post("/api/v1/notes", `{"content":"as it was"}`).Want(201)
+	tag := a.Post("/api/v1/tags", `{"name":"sea"}`).Want(201).Text("data.id")
+	sharedFile := a.UploadRequest(nil, apitest.File(
+		"bookmarks.html", "text/html",
+		`<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><p><DT><A HREF="https://example.org/">Sea</A></DL><p>`,
+	))
+	content, err := io.ReadAll(sharedFile.Body)
+	is.NoErr(err)
+	sharedText := a.UploadRequest(map[string]string{"text": "b"})
+	text, err := io.ReadAll(sharedText.Body)
+	is.NoErr(err)
+	all := func() (lists string) {
+		for _, list := range []string{"notes", "files", "tags", "upload-requests", "admin/settings", "import"} {
+			lists += string(a.Get("/api/v1/" + list).Want(200).Body)
+		}
+		return lists
+	}
+	json := func() http.Header { return apitest.WithHeader("Content-Type", "application/json") }
+	for name, of := range map[string]struct {
+		method, path, body string
+		header             func() http.Header
+	}{
+		"make": {"POST", "/api/v1/notes", `{"content":"new"}`, json},
+		"make once": {"POST", "/api/v1/notes", `{"content":"new"}`, func() http.Header {
+			h := json()
+			h.Set("Idempotency-Key", "one")
+			return h
+		}},
+		"edit":             {"PATCH", "/api/v1/notes/" + note.Text("data.id"), `{"content":"other"}`, json},
+		"make a tag":       {"POST", "/api/v1/tags", `{"name":"land"}`, json},
+		"edit a tag":       {"PATCH", "/api/v1/tags/" + tag, `{"name":"land"}`, json},
+		"many":             {"POST", "/api/v1/bulk", `{"action":"trash","ids":["` + note.Text("data.id") + `"]}`, json},
+		"restore":          {"POST", "/api/v1/trash/restore", `{"ids":["` + note.Text("data.id") + `"]}`, json},
+		"share a text":     {"POST", "/share", string(text), sharedText.Header.Clone},
+		"share a file":     {"POST", "/share", string(content), sharedFile.Header.Clone},
+		"import":           {"POST", "/api/v1/import", string(content), sharedFile.Header.Clone},
+		"settings":         {"PATCH", "/api/v1/admin/settings", `{"linkChecks":false}`, json},
+		"a link to upload": {"POST", "/api/v1/upload-requests", `{"title":"Photos"}`, json},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			made := a.Post("/api/v1/keys", `{"name":"works","scopes":["all","admin"]}`).Want(201)
+			works := a.As(made.Text("key"))
+			before := all()
+			last := whileAsked(works, of.method, of.path, of.body, of.header())
+			a.Delete("/api/v1/keys/" + made.Text("data.id")).Want(200)
+			status, code := last()
+			is.Equal(status, 401)
+			if of.path != "/share" { // that answers with a page
+				is.Equal(code, "unknown_key")
+			}
+			is.Equal(all(), before)
+		})
+	}
+}
+
 // A key that is revoked while it uploads makes no file.
 func TestRevokedWhileUploading(t *testing.T) {
 	t.Parallel()

@@ -475,7 +475,7 @@ func decideRemoteUpload(c *web.Request) error {
 			return jobs.RetryFetch(tx, owner, id, c.Caller.Key.ID)
 		}
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
 		if _, err := requestedFetch(c, tx, id); err != nil {
 			return err
 		}

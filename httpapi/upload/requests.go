@@ -236,7 +236,7 @@ func decideUploads(c *web.Request) error {
 		}
 	}
 	var all []*inbox.Item
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 		if _, err := inbox.ReadRequest(tx, c.Owner(), request); err != nil {
 			return err
 		}
@@ -279,7 +279,7 @@ func decideUpload(c *web.Request) error {
 		return err
 	}
 	var i *inbox.Item
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 		i, err = inbox.Decide(tx, c.Owner(), request, item, decision)
 		return err
 	}); err != nil {

@@ -51,7 +51,7 @@ func share(c *web.Request) error {
 		return err
 	}
 	var r *record.Record
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 		r, err = catalog.Add(tx, catalog.Draft{Owner: c.Owner(), Kind: k, Form: form})
 		return err
 	}); err != nil {
@@ -144,7 +144,7 @@ func keepSharedFiles(c *web.Request, came *Intake, text string) error {
 	if err := came.Keep(c.R.Context()); err != nil {
 		return err
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
 		_, err := came.AddFiles(c, tx, form, "")
 		return err
 	}); err != nil {

@@ -49,6 +49,12 @@ func (c *Request) UpdateAsCaller(fn func(*kv.Tx) error) error {
 	})
 }
 
+// CheckCaller fails if the caller's credential was revoked since the request began, as its body may have taken long.
+// It is for operations of several transactions; UpdateAsCaller is for one.
+func (c *Request) CheckCaller() error {
+	return c.Site.Store.View(func(tx *kv.Tx) error { return people.CheckNotRevoked(tx, &c.Caller.Key) })
+}
+
 // SameOrigin refuses requests that another site makes a browser send, where the browser
 // would add a cookie or store one (CrossOriginProtection of the standard library:
 // Sec-Fetch-Site, else Origin).

@@ -38,7 +38,7 @@ type Created struct {
 func (c *Request) Create(add func(*kv.Tx) (Created, error)) error {
 	var made Created
 	if c.Repeat == nil {
-		if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		if err := c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 			made, err = add(tx)
 			return err
 		}); err != nil {
@@ -48,7 +48,7 @@ func (c *Request) Create(add func(*kv.Tx) (Created, error)) error {
 	}
 
 	var body []byte
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 		body, err = jobs.AnswerOnce(tx, c.Owner(), c.Repeat.Key, c.Repeat.Request, func() ([]byte, error) {
 			made, err = add(tx)
 			if err != nil {

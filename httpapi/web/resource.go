@@ -57,7 +57,7 @@ func (r *Resource[T, S]) Create(c *Request, add func(*kv.Tx) (*T, error)) error 
 
 // Edit changes the thing that has the id and answers with it, read in the same transaction.
 func (r *Resource[T, S]) Edit(c *Request, id record.ID, change func(*kv.Tx, *T) error) error {
-	return r.answer(c, c.Site.Store.Update, func(tx *kv.Tx) (*T, error) {
+	return r.answer(c, c.UpdateAsCaller, func(tx *kv.Tx) (*T, error) {
 		t, err := r.Load(tx, c.Owner(), id)
 		if err != nil {
 			return nil, err
