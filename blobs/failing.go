@@ -22,7 +22,7 @@ func (e *Unwritable) Unwrap() error { return e.Err }
 type failing struct {
 	mu sync.Mutex
 	in map[string]bool
-	// tell is nil, or called with the error when writing begins to fail, and
+	// notify is nil, or called with the error when writing begins to fail, and
 	// with nil when it works again.
 	notify func(error)
 }

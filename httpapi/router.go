@@ -197,7 +197,7 @@ func (s *Server) allowed(path string) string {
 	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
-// changes reports whether the operation may change something of its caller's, other than delete it.
+// Changes reports whether the operation may change something of its caller's, other than delete it.
 func (r *Route) Changes() bool {
 	writes := r.Access.Scope == people.ScopeWrite || r.Access.Scope == people.ScopeUpload
 	return writes && r.Method != http.MethodDelete && r.Method != http.MethodGet

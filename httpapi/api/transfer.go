@@ -160,7 +160,6 @@ func startImport(c *web.Request) error {
 		return err
 	}
 	stage := came.Files[0].Stage()
-	came.Files[0].Sum = stage.Ref()
 	source, done, err := transfer.Lay(c.Site.Blobs, c.Site.Store, stage)
 	if err != nil {
 		return err

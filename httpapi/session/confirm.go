@@ -26,7 +26,7 @@ var errUnconfirmed = &record.Error{
 }
 
 // RequireConfirmed refuses a request that makes, redirects or copies lasting access, as d says, if it comes from a
-// session whose user has not proved in the last record.RecentTime who they are. The member currentPassword of the body
+// session whose user has not proved in the last people.RecentTime who they are. The member currentPassword of the body
 // proves it too. API keys need nothing.
 func RequireConfirmed(c *web.Request, d web.Access) error {
 	if d.Confirms == nil || c.Caller == nil || !c.Caller.Key.Session || c.Caller.Key.Recent(c.Site.Store.Now()) {

@@ -53,7 +53,7 @@ type File struct {
 	Claimed string // media type according to the client
 	Head    []byte // the first bytes
 
-	// Known after Keep; Sum also after Take with a budget that only looks.
+	// Sum and Size are known after Take or Adopt and Keep, MimeType after Keep.
 	Sum      [sha256.Size]byte
 	Size     int64
 	MimeType string // by the bytes, the name, and what is claimed
@@ -106,6 +106,10 @@ func (in *Intake) Take(f *File, from io.Reader, m *Budget) error {
 	}
 	m.Left -= size
 	f.Size = size
+	if f.stage != nil {
+		f.Sum = f.stage.Ref()
+		return nil
+	}
 	sum.Sum(f.Sum[:0])
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"kist/kv/field"
 	"kist/kv/inbox"
 	"kist/kv/media"
-	"kist/kv/record"
 )
 
 const aboutSentItem = "When the upload is complete, the headers X-Kist-Item and X-Kist-Status of the answer have " +
@@ -142,12 +141,10 @@ func SenderOperation(serve func(*web.Request) error) func(*web.Request) error {
 			return err
 		}
 		err := serve(c)
-		var e *record.Error
 		// If it did not exist before, another request may just be starting it.
-		if !found || !errors.As(err, &e) || e.Fault != record.Missing && e.Fault != record.Gone && e.Code != codeType {
-			return err
+		if found && isFinal(err) {
+			dropSent(c, c.Arg("secret"))
 		}
-		dropSent(c, c.Arg("secret"))
 		return err
 	}
 }
@@ -222,9 +219,10 @@ func finishSenderUpload(c *web.Request, u *inbox.Upload, in *Intake) error {
 	}
 	one := in.Files[0].Received()
 	if !q.Takes(one.Name, one.MimeType) {
-		in.Stays = false
+		in.Stays = false // it is of no use to another attempt
 		return typeRefused(q)
 	}
+	// Nothing is carried, because the bytes are durable already and no quota counts an item that waits.
 	done := *u
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		return inbox.ReceiveUpload(tx, &done, one)

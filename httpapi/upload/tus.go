@@ -496,7 +496,7 @@ func beginUpload(c *web.Request) error {
 	}
 	u.Metadata, u.Slug = b.meta.shown(), form.Slug
 	var begun *inbox.Upload
-	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+	err = c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 		if earlier != nil {
 			_, err := earlier(tx)
 			if err == nil {
@@ -602,9 +602,7 @@ func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *Budge
 		return err
 	}
 	if err != nil {
-		e, _ := web.ClientError(err)
-		final := e.Fault == record.Missing || e.Fault == record.Gone || e.Fault == record.WrongType
-		if !final && (t.Over.Load() || u.Offset > 0) {
+		if !isFinal(err) && (t.Over.Load() || u.Offset > 0) {
 			return err
 		}
 		discardBegun(c, u)
@@ -634,6 +632,12 @@ func takeFirstPiece(
 		}
 	}
 	return u, repairOffset(c, u)
+}
+
+// isFinal reports whether an upload cannot be continued after the error: it is gone, or its link does not accept it.
+func isFinal(err error) bool {
+	e, ok := errors.AsType[*record.Error](err)
+	return ok && (e.Fault == record.Missing || e.Fault == record.Gone || e.Code == codeType)
 }
 
 // discardBegun removes an upload whose address the client does not have.
@@ -712,12 +716,12 @@ func continueUpload(c *web.Request) error {
 			},
 		)
 	}
-	budget := new(Budget)
-	if !u.BySender() { // that is limited only by its known length
+	budget := new(Budget) // a sender's is not asked: only its known length limits it
+	if !u.BySender() {
 		budget, err = BudgetOf(c.Site, c.Owner())
-	}
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	switch {
 	case length < 0 || length == u.Length:
@@ -1004,6 +1008,10 @@ func repairOffset(c *web.Request, u *inbox.Upload) error {
 // finishUpload makes the file of a complete upload: first the content, then the record. If the record
 // fails, the content stays for another attempt.
 func finishUpload(c *web.Request, u *inbox.Upload) error {
+	meta, err := parseMetadata(u.Metadata)
+	if err != nil {
+		return err
+	}
 	kept, err := completeContent(c, u)
 	if errors.Is(err, fs.ErrNotExist) {
 		return restartUpload(c, u)
@@ -1014,12 +1022,8 @@ func finishUpload(c *web.Request, u *inbox.Upload) error {
 	in := NewIntake(c.Site)
 	in.Strangers, in.Stays = u.BySender(), true
 	defer in.Close()
-	meta, err := parseMetadata(u.Metadata)
 	one := &File{Name: meta.fileName(), Claimed: meta.text("filetype")}
 	in.Adopt(one, kept)
-	if err != nil {
-		return err
-	}
 	if u.BySender() {
 		if err := in.Keep(c.R.Context()); err != nil {
 			return err

@@ -332,7 +332,7 @@ func AddDay(tx *kv.Tx, d *VisitDay) error {
 	return VisitRows.Put(tx.Tx, &sum)
 }
 
-// openedEvery is the least time between two events record.ShareOpened of an item.
+// openedEvery is the least time between two events jobs.ShareOpened of an item.
 const openedEvery = 10 * time.Minute
 
 // LoggedEvery is the least time between two logged visits of an item from one network. What
@@ -340,7 +340,7 @@ const openedEvery = 10 * time.Minute
 const LoggedEvery = time.Minute
 
 // LogVisits adds visits, in order, to the log of the record, unless one from the same
-// network was just logged. It reports whether the event record.ShareOpened is due.
+// network was just logged. It reports whether the event jobs.ShareOpened is due.
 func LogVisits(tx *kv.Tx, r *record.Record, all []Visit) (tell bool, err error) {
 	if !r.Logged || len(all) == 0 { // turned off meanwhile
 		return false, nil

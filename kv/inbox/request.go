@@ -305,7 +305,7 @@ func requestSum(of byte, owner, request record.ID, rest ...byte) []byte {
 
 func pendingBytes(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'q') }
 
-// Request reads one of the owner's upload requests.
+// ReadRequest reads one of the owner's upload requests.
 func ReadRequest(tx *kv.Tx, owner, id record.ID) (*Request, error) {
 	q, err := RequestRows.Get(tx.Tx, requestKey(owner, id))
 	return q, kv.UserError(err, "upload request")

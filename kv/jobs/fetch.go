@@ -352,7 +352,7 @@ func MoveFetches(tx *kv.Tx, owner, session, to record.ID) error {
 	return nil
 }
 
-// FailFetch records that a try failed, as record.Fetch.Failed does.
+// FailFetch records that a try failed, as Fetch.Failed does.
 func FailFetch(tx *kv.Tx, f *Fetch, why string, passes bool, asked time.Duration) error {
 	before, err := runningFetch(tx, f)
 	if err != nil {

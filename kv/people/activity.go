@@ -216,7 +216,7 @@ func dropAged(s *kv.Store, what byte, age time.Duration, drop func(tx *kv.Tx, ke
 
 // Note adds a row to the activity of an account, in the transaction of what it reports.
 // If the latest row is the same and less than an hour old, it counts there. The oldest
-// rows beyond record.MaxActivity are deleted. For an account that is gone Note does
+// rows beyond MaxActivity are deleted. For an account that is gone Note does
 // nothing.
 func Note(tx *kv.Tx, a Activity) error {
 	if a.Owner != uuid.Nil && tx.Get(UserBucket, a.Owner[:]) == nil {
