@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -390,4 +391,57 @@ func TestCopyWithALaterProof(t *testing.T) {
 	r := s.run("", "serve")
 	is.Equal(r.code, 1)
 	is.True(strings.HasPrefix(r.err, "journal/ is empty or missing"))
+}
+
+// TestCopyCounts: a copy by any tool is the last backup once it was verified, if it is whole and
+// of this data directory.
+func TestCopyCounts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newPlace(t).serve()
+	key := s.inhabit()
+	s.stop()
+	p := s.place
+	is.NoErr(os.CopyFS(p.path("copy"), os.DirFS(p.data())))
+	is.NoErr(os.Symlink(p.data(), p.path("itself")))
+	other := newPlace(t)
+	other.ann()
+	mark := p.data("BACKUP")
+	doctor := func() string { return p.run("", "doctor").out }
+	is.True(strings.Contains(doctor(), "warning  backup: none is known\n"))
+
+	harmed := p.path("harmed")
+	is.NoErr(os.CopyFS(harmed, os.DirFS(p.data())))
+	for name := range tree(t, filepath.Join(harmed, "blobs")) {
+		is.NoErr(os.Remove(name))
+	}
+	for copied, code := range map[string]int{harmed: 4, other.data(): 0, "itself": 0, "nowhere": 3} {
+		r := p.run("", "verify", copied)
+		if r.code != code || strings.Contains(r.out, "counts as a backup") || p.exists(mark) {
+			t.Errorf("%s: %+v", copied, r)
+		}
+	}
+
+	// Nothing has changed since.
+	before := time.Now().Truncate(time.Second)
+	is.True(strings.Contains(p.must("verify", "copy"), "\nThis copy counts as a backup of ./kist-data: it has everything up to "))
+	info, err := os.Stat(mark)
+	is.NoErr(err)
+	is.True(!info.ModTime().Before(before))
+	is.True(strings.Contains(doctor(), "ok       backup: the latest is of "))
+
+	// Then it is as old as its newest change, and never the last backup instead of a later one.
+	s = p.serve()
+	s.upload(key, "later.txt", "later")
+	var v struct{ BackupUntil time.Time }
+	is.NoErr(json.Unmarshal([]byte(p.must("verify", "copy", "--json")), &v))
+	is.True(!v.BackupUntil.IsZero() && v.BackupUntil.Before(before))
+	again, err := os.Stat(mark)
+	is.NoErr(err)
+	is.Equal(again.ModTime(), info.ModTime())
+	is.NoErr(os.Remove(mark))
+	p.must("verify", "copy")
+	info, err = os.Stat(mark)
+	is.NoErr(err)
+	is.True(info.ModTime().Equal(v.BackupUntil))
 }

@@ -21,7 +21,7 @@ import (
 )
 
 type verifyCommand struct {
-	Dir string `arg:"" optional:"" placeholder:"DIR" help:"A data directory, a copy, a backup, or an object store such as s3://bucket/prefix. Without it, the data directory is checked."`
+	Dir string `arg:"" optional:"" placeholder:"DIR" help:"A data directory, a copy, a backup, or an object store such as s3://bucket/prefix. A whole copy of the data directory counts as a backup from then on. Without it, the data directory is checked."`
 	scratchFlag
 	serve.RemoteFlags
 	Full   bool `help:"With an object store: read the bytes of all files, not only of some."`
@@ -67,6 +67,12 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	}
 	if err := c.consult(dir, v); err != nil {
 		return err
+	}
+	if !cmd.Repair {
+		v.BackupUntil, err = v.NoteCopy(c.DataDir)
+		if err != nil {
+			c.Log.Warn("the time of the backup is not noted", "error", err)
+		}
 	}
 
 	if err := c.say(v, "%s", cmd.report(c, dir, v)); err != nil {
@@ -167,6 +173,11 @@ func (cmd *verifyCommand) report(c *Call, dir string, v *ops.Verified) string {
 	}
 	if v.Told {
 		say("\nThe running server checks this itself now, and repairs its journal if it can.")
+	}
+
+	if !v.BackupUntil.IsZero() {
+		say("\nThis copy counts as a backup of %s: it has everything up to %s.",
+			c.DataDir, v.BackupUntil.Local().Format("2006-01-02 15:04:05"))
 	}
 
 	lossy := v.Repaired != nil && !v.Repaired.Whole()

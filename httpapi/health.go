@@ -146,8 +146,8 @@ type shownHealth struct {
 func (v *shownHealth) Fields(s *field.Set) {
 	s.Text("version", &v.version, record.MaxName).Says("Version of the server.", `"1.2.3"`)
 	s.Time("lastBackupAt", &v.backup).
-		Says("When the latest backup was made by kist backup or downloaded; null if never. "+
-			"Copies by other tools are not known.", `"2026-01-02T03:04:05.678Z"`)
+		Says("Up to when the latest backup has everything: one made by kist backup, downloaded, "+
+			"or a copy by another tool that kist verify has found whole; null if none is known.", `"2026-01-02T03:04:05.678Z"`)
 	store := field.ObjectOf(new(storeHealth))
 	store.Nullable = true
 	s.Shown("store", store, func(dst []byte) []byte {

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,6 +96,17 @@ func (s *Store) writeInstance() error {
 func (i *Inspection) Instance() (string, error) {
 	secret, err := secretOf(i.s.bolt)
 	return datadir.InstanceOf(secret), err
+}
+
+// Newest returns when the latest change in the inspected journal was made; zero if there is none.
+func (i *Inspection) Newest() (at time.Time, err error) {
+	err = i.View(func(tx *Tx) error {
+		if v := tx.Get(workcopy.MetaBucket, MetaInstant); len(v) == 8 {
+			at = time.UnixMilli(int64(binary.BigEndian.Uint64(v)))
+		}
+		return nil
+	})
+	return at, err
 }
 
 // secretOf returns the secret of the store in a working copy; nil if it has none yet.

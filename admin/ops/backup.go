@@ -20,10 +20,6 @@ import (
 	"kist/kv/ship"
 )
 
-// backupMark is a file in the data directory. Its time is that of the latest
-// backup.
-const backupMark = "BACKUP"
-
 // Backup copies the data directory to dest: a folder, a file that ends in .tar, or
 // stdout as a tar if dest is "-". A folder that holds a backup is brought up to
 // date. The server may be running and does not wait: a copy of the journal is whole
@@ -57,8 +53,7 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 		}
 		return &b.result, nil
 	}
-	now := time.Now().UTC().Format(time.RFC3339) + "\n"
-	if err := os.WriteFile(filepath.Join(j.Dir, backupMark), []byte(now), 0o600); err != nil {
+	if err := noteBackup(j.Dir, time.Now()); err != nil {
 		j.Log.Warn("the time of the backup is not noted", "error", err)
 	}
 	return &b.result, nil

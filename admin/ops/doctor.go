@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -140,13 +139,13 @@ func (d *Checkup) backup() {
 	age := time.Since(at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		d.Add(Warning, "backup", "kist backup was never run here",
-			"run kist backup DEST now and then, or copy the data directory with your own tool")
+		d.Add(Warning, "backup", "none is known",
+			"run kist backup DEST now and then, or copy the data directory with your own tool and run kist verify COPY")
 	case err != nil:
 		d.Add(Problem, "backup", err.Error(), "look at the file "+backupMark)
 	case age > oldBackup:
 		d.Add(Warning, "backup", fmt.Sprintf("the latest is %d days old", int(age.Hours()/24)),
-			"run kist backup DEST, or copy the data directory with your own tool")
+			"run kist backup DEST, or copy the data directory with your own tool and run kist verify COPY")
 	default:
 		d.OK("backup", "the latest is of %s", at.Local().Format("2006-01-02 15:04"))
 	}
@@ -316,14 +315,4 @@ func (d *Checkup) missing(n int) {
 		d.Add(Problem, "contents", record.Plural(n, "file")+without+" 404",
 			"kist verify names them; upload the same files again, or run kist restore --missing with a backup")
 	}
-}
-
-// LastBackup says when the latest backup of the data directory was made. The error is
-// fs.ErrNotExist if there was none.
-func LastBackup(dir string) (time.Time, error) {
-	info, err := os.Stat(filepath.Join(dir, backupMark))
-	if err != nil {
-		return time.Time{}, err
-	}
-	return info.ModTime(), nil
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"kist/admin/console"
 	"kist/admin/exit"
@@ -39,6 +40,10 @@ type Verified struct {
 	Missing        []Lost   `json:"missing"`         // records without their bytes
 	Problems       []string `json:"problems"`
 	Notes          []string `json:"notes,omitempty"` // what is wrong but does no harm
+	// BackupUntil is set for a copy that is now recorded as the last backup: see NoteCopy.
+	BackupUntil time.Time `json:"backupUntil,omitzero"`
+	instance    string    // as kv.Origin returns it
+	newest      time.Time // when the latest change was made
 	// Mended is damage to the newest log that the next start mends; it is a problem if a server runs.
 	Mended   []string         `json:"-"`
 	Told     bool             `json:"toldServer,omitempty"` // the running server now checks what was found
@@ -118,6 +123,14 @@ func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err err
 	}
 	defer i.Close()
 	v.Seq, v.Digest, v.Entries = i.Seq, fmt.Sprintf("%016x", uint64(i.Digest)), i.Entries
+	v.instance, err = i.Instance()
+	if err != nil {
+		return nil, 0, err
+	}
+	v.newest, err = i.Newest()
+	if err != nil {
+		return nil, 0, err
+	}
 	if err := i.View(func(tx *kv.Tx) error {
 		tx.Audit(v.problem)
 		return nil

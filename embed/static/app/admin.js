@@ -44,6 +44,7 @@ function backupCard(last) {
     h('h2', {}, t('instance.backup')),
     h('p.figure', {}, last ? when(last) : t('instance.backupNever')),
     h('p.soft', {}, tn('instance.backupHint', { command: h('code', {}, 'kist restore') })),
+    h('p.soft', {}, tn('instance.backupOther', { command: h('code', {}, 'kist verify') })),
     h('div.row', {}, downloadLink('admin/backup', t('instance.backupDownload'))));
 }
 
