@@ -252,6 +252,10 @@ func TestBackupRefuses(t *testing.T) {
 	_, err := os.Stat(s.path("x"))
 	is.True(os.IsNotExist(err))
 
+	for _, args := range [][]string{{"restore", "nowhere"}, {"restore", "--missing", "nowhere"}} { // the source first
+		is.Equal(s.run("", args...), result{3, "", "There is no backup at nowhere.\n"})
+	}
+
 	p := newPlace(t)
 	is.Equal(p.run("", "restore", "nowhere").code, 3)
 	is.Equal(

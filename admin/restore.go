@@ -41,7 +41,11 @@ func (cmd *restoreCommand) Run(c *Call) error {
 		return cmd.fetch(c)
 	case cmd.At != "" || cmd.FetchAll:
 		return exit.Misused("--at and --fetch-all need an object store, such as s3://bucket/prefix")
-	case cmd.Missing:
+	}
+	if err := cmd.requireSource(); err != nil { // before anything is said about the data directory
+		return err
+	}
+	if cmd.Missing {
 		return cmd.putBackMissing(c)
 	}
 	done, err := c.job(c.DataDir, "").Restore(cmd.Source, c.Stdin)
@@ -49,6 +53,18 @@ func (cmd *restoreCommand) Run(c *Call) error {
 		return err
 	}
 	return c.sayCopied(done, "Restored "+cmd.Source, allRead)
+}
+
+// requireSource fails if there is nothing where the backup should be.
+func (cmd *restoreCommand) requireSource() error {
+	if cmd.Source == "-" {
+		return nil
+	}
+	_, err := os.Stat(cmd.Source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return exit.Absent("backup at", cmd.Source)
+	}
+	return err
 }
 
 // fetch restores from an object store.
@@ -133,13 +149,6 @@ const maxUnreadable = 1000
 // changes. The server may be running.
 func (cmd *restoreCommand) putBackMissing(c *Call) error {
 	if cmd.Source != "-" {
-		_, err := os.Stat(cmd.Source)
-		if errors.Is(err, fs.ErrNotExist) {
-			return exit.Absent("backup at", cmd.Source)
-		}
-		if err != nil {
-			return err
-		}
 		if err := ops.RequireBackup(cmd.Source); err != nil {
 			return err
 		}
