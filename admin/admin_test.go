@@ -58,9 +58,9 @@ err A password is needed and there is no terminal to ask on: use --password-stdi
 exit 2
 
 kist user list
-out NAME  ROLE   STATE   API KEYS  CREATED …  DISPLAY NAME
-out ann   admin  active  on        20…
-out Bob   user   active  on        20…  Bob Bobson
+out NAME  ROLE   STATE   API KEYS  STORAGE  CREATED …  DISPLAY NAME
+out ann   admin  active  on        …B …20…
+out Bob   user   active  on        …B …20…  Bob Bobson
 
 kist user passwd bob --password-stdin
 < another horse
@@ -651,8 +651,30 @@ func TestKeys(t *testing.T) {
 	_, told := all[0]["key"]
 	is.True(!told) // a secret is shown once
 
+	p.must("key", "create", "--user", "ann", "--name", "twice")
+	p.must("key", "create", "--user", "ann", "--name", "twice")
+	for _, row := range []struct {
+		args []string
+		code int
+		err  string
+	}{
+		{[]string{"laptop"}, 3, `There is no key with the id "laptop"`},
+		{[]string{"desk", "--user", "ann"}, 3, `Ann has no key with the name or id "desk"`},
+		{[]string{"laptop", "--user", "nobody"}, 3, `There is no user named "nobody"`},
+		{[]string{"twice", "--user", "ann"}, 2, `Ann has 2 keys named "twice"; give the id of one: `},
+		{[]string{"--user", "ann"}, 2, `<id> is missing`},
+	} {
+		r := p.run("", append([]string{"key", "revoke"}, row.args...)...)
+		if r.code != row.code || !strings.Contains(strings.ToLower(r.err), strings.ToLower(row.err)) {
+			t.Errorf("%q: %+v", row.args, r)
+		}
+	}
 	is.Equal(
-		p.must("key", "revoke", all[0]["id"].(string)),
+		p.must("key", "revoke", all[1]["id"].(string)),
+		`The key "phone" of ann is revoked: it is refused from the next request on.`,
+	)
+	is.Equal(
+		p.must("key", "revoke", "--user", "ann", "laptop"),
 		`The key "laptop" of ann is revoked: it is refused from the next request on.`,
 	)
 	status, _ = p.get("/api/v1/files", key)

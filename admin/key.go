@@ -13,6 +13,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/control"
+	"kist/admin/exit"
 	"kist/kv/field"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -191,28 +192,55 @@ func (cmd *keyList) Run(c *Call) error {
 }
 
 type keyRevoke struct {
-	ID string `arg:"" help:"The key's id, as kist key list shows it."`
+	ID   string `arg:"" help:"The key's id, as kist key list shows it; with --user also its name."`
+	User string `placeholder:"NAME" help:"The owner of the key."`
 }
 
 func (cmd *keyRevoke) Run(c *Call) error {
 	k, err := reach(c, false, func(to *control.Client) (key, error) {
-		all, err := listKeys(to, "")
+		all, err := listKeys(to, cmd.User)
 		if err != nil {
 			return key{}, err
 		}
-		id, err := uuid.Parse(cmd.ID)
-		i := slices.IndexFunc(all, func(k key) bool { return k.ID == id })
-		if err != nil || i < 0 {
-			text := fmt.Sprintf("There is no key with the id %q; kist key list shows the ids.", cmd.ID)
-			return key{}, &record.Error{Fault: record.Missing, Code: "not_found", Text: text}
+		k, err := cmd.choose(all)
+		if err != nil {
+			return key{}, err
 		}
-		return all[i], revoke(to, all[i])
+		return k, revoke(to, k)
 	})
 	if err != nil {
 		return err
 	}
 	return c.say(k, "The key %q of %s is revoked: it is refused from the next request on.",
 		console.Printable(k.Name), k.User)
+}
+
+// choose returns the key of that id. With --user, a name will do if only one key has it.
+func (cmd *keyRevoke) choose(all []key) (key, error) {
+	id, err := uuid.Parse(cmd.ID)
+	if i := slices.IndexFunc(all, func(k key) bool { return err == nil && k.ID == id }); i >= 0 {
+		return all[i], nil
+	}
+	text := fmt.Sprintf("There is no key with the id %q; kist key list shows the ids.", cmd.ID)
+	if cmd.User != "" {
+		var ids []string
+		named := key{}
+		for _, k := range all {
+			if k.Name == cmd.ID {
+				named = k
+				ids = append(ids, k.ID.String())
+			}
+		}
+		switch {
+		case len(ids) == 1:
+			return named, nil
+		case len(ids) > 1:
+			return key{}, exit.Misused("%s has %d keys named %q; give the id of one: %s",
+				named.User, len(ids), cmd.ID, strings.Join(ids, ", "))
+		}
+		text = fmt.Sprintf("%s has no key with the name or id %q; kist key list --user %[1]s shows them.", cmd.User, cmd.ID)
+	}
+	return key{}, &record.Error{Fault: record.Missing, Code: "not_found", Text: text}
 }
 
 type tokenCommands struct {

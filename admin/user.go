@@ -81,6 +81,7 @@ type user struct {
 	Disabled    bool        `json:"disabled"`
 	TokensOff   bool        `json:"apiTokensDisabled"`
 	Quota       *int64      `json:"quotaBytes"` // null: the instance's default
+	Used        int64       `json:"usedBytes"`
 	Created     time.Time   `json:"createdAt"`
 	Revoked     []string    `json:"revoked,omitempty"` // names of the keys that a new password has revoked
 }
@@ -95,7 +96,6 @@ type account struct {
 func accountNamed(from *control.Client, name string) (account, error) {
 	got, err := call[struct {
 		user
-		Used   int64            `json:"usedBytes"`
 		Text   int64            `json:"textBytes"`
 		Counts map[string]int64 `json:"counts"`
 	}](from, http.MethodGet, as(name, mePath), nil)
@@ -120,11 +120,11 @@ func (userList) Run(c *Call) error {
 	if len(all) == 0 {
 		return c.say(all, "There are no users yet; kist user add NAME --admin makes the first one.")
 	}
-	rows := [][]string{{"NAME", "ROLE", "STATE", "API KEYS", "CREATED", "DISPLAY NAME"}}
+	rows := [][]string{{"NAME", "ROLE", "STATE", "API KEYS", "STORAGE", "CREATED", "DISPLAY NAME"}}
 	for _, u := range all {
 		rows = append(rows, []string{
 			u.Name, string(u.Role), console.Word(u.Disabled, "disabled", "active"),
-			console.Word(u.TokensOff, "off", "on"), console.Day(&u.Created), u.DisplayName,
+			console.Word(u.TokensOff, "off", "on"), console.Bytes(u.Used), console.Day(&u.Created), u.DisplayName,
 		})
 	}
 	return c.say(all, "%s", console.Table(rows))
