@@ -53,10 +53,15 @@ func (cmd doctorCommand) Run(c *Call) error {
 		return err
 	}
 
+	colours := console.Colours(c.Stdout)
 	var text strings.Builder
 	bad := 0
 	for _, f := range d.Findings {
-		fmt.Fprintf(&text, "%-8s %s: %s", f.State, f.What, console.Printable(f.Text))
+		state := fmt.Sprintf("%-8s", f.State)
+		if colours {
+			state = stateColours[f.State] + state + "\x1b[0m"
+		}
+		fmt.Fprintf(&text, "%s %s: %s", state, f.What, console.Printable(f.Text))
 		if f.Change != "" {
 			fmt.Fprintf(&text, "\n         → %s", console.Printable(f.Change))
 		}
@@ -70,6 +75,9 @@ func (cmd doctorCommand) Run(c *Call) error {
 	}
 	return foundProblems(bad, "")
 }
+
+// stateColours are how a terminal is told of the colours green, yellow, and red in bold.
+var stateColours = map[ops.State]string{ops.OK: "\x1b[32m", ops.Warning: "\x1b[33m", ops.Problem: "\x1b[1;31m"}
 
 // server asks the running server through its socket and at its public address. With compare
 // the server first compares its object store with what should be there.

@@ -109,3 +109,25 @@ func TestRemoveAsksOnATerminal(t *testing.T) {
 	is.Equal(code, 3)
 	is.Equal(shown, "There is no user named \"bob\"; kist user list shows the names.\n")
 }
+
+// TestDoctorColours: a terminal shows what is wrong in colours, unless they are turned off.
+func TestDoctorColours(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	for _, row := range []struct {
+		env   []string
+		shows bool
+	}{
+		{[]string{"NO_COLOR=", "TERM=xterm"}, true},
+		{[]string{"NO_COLOR=1", "TERM=xterm"}, false},
+		{[]string{"NO_COLOR=", "TERM=dumb"}, false},
+	} {
+		p.env = row.env
+		shown, _ := p.typed([]string{"doctor"})
+		is.Equal(strings.Contains(shown, "\x1b[33mwarning \x1b[0m server: "), row.shows) // row
+		is.Equal(strings.Contains(shown, "\x1b"), row.shows)                             // row
+		is.True(!strings.Contains(p.run("", "doctor").out, "\x1b"))                      // a pipe
+	}
+}

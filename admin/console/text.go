@@ -4,12 +4,17 @@ package console
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // Sentence puts the text of an error on one line that begins with a capital and
@@ -25,6 +30,14 @@ func Sentence(text string) string {
 		text += "."
 	}
 	return text
+}
+
+// Colours reports whether what is written to w is seen on a terminal that shows colours, and the
+// user has not turned them off with NO_COLOR (no-color.org).
+func Colours(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && runtime.GOOS != "windows" &&
+		os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // Printable replaces the characters that could control a terminal.
