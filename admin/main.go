@@ -61,6 +61,10 @@ type Commands struct {
 	Install     installCommand     `cmd:"" help:"Print a configuration file for systemd, Docker, nginx, Caddy or Traefik."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Check whether the server is healthy, for example in a container."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
+	Completion  completionCommand  `cmd:"" help:"Print a script that completes commands and flags in a shell."`
+	Man         manCommand         `cmd:"" help:"Print the manual page, for man."`
+
+	Complete completeCommand `cmd:"" hidden:"" passthrough:"" help:"Print what a command line may go on with, for a shell."`
 }
 
 // A Call is what a command runs with.

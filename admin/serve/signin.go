@@ -22,7 +22,7 @@ type SignInFlags struct {
 	OIDCClientSecret string   `name:"oidc-client-secret" placeholder:"SECRET" help:"The secret of kist at the issuer; none for a public client. Put it into a file that KIST_OIDC_CLIENT_SECRET_FILE names instead: other users can see the command line."`
 	OIDCName         string   `name:"oidc-name" placeholder:"NAME" help:"Name of the issuer on the sign-in page. If absent, its host."`
 	OIDCScopes       []string `name:"oidc-scopes" default:"openid,profile" placeholder:"SCOPE" help:"Scopes to ask for, separated by commas."`
-	OIDCGroupsClaim  string   `name:"oidc-groups-claim" default:"groups" placeholder:"CLAIM" help:"The claim that lists a user's groups."`
+	OIDCGroupsClaim  string   `name:"oidc-groups-claim" default:"groups" placeholder:"CLAIM" help:"The claim that has a user's groups, or the path to it, such as realm_access.roles."`
 	OIDCAllowGroup   string   `name:"oidc-allow-group" placeholder:"GROUP" help:"Only members of this group may sign in through the issuer."`
 	OIDCAdminGroup   string   `name:"oidc-admin-group" placeholder:"GROUP" help:"Members of this group are administrators, and other users of the issuer are not."`
 	OIDCCreate       bool     `name:"oidc-create" help:"Create an account for each user of the issuer who signs in and has none."`
