@@ -15,6 +15,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -234,15 +235,15 @@ func CleanFileType(t string) (string, error) {
 }
 
 // Takes reports whether the request accepts a file with the name and the media
-// type. The type must come from the bytes: the sender's claim does not count.
+// type, by whatever of its names. The type must come from the bytes: the sender's claim does not count.
 func (q *Request) Takes(name, mimeType string) bool {
-	name, mimeType = record.Fold(name), strings.ToLower(mimeType)
+	name, mimeType = record.Fold(name), media.Canonical(mimeType)
 	top, _, _ := strings.Cut(mimeType, "/")
 	return len(q.Types) == 0 || slices.ContainsFunc(q.Types, func(t string) bool {
 		if strings.HasPrefix(t, ".") {
 			return path.Ext(name) == t || strings.HasSuffix(name, t) && len(name) > len(t)
 		}
-		return t == mimeType || t == top+"/*"
+		return media.Canonical(t) == mimeType || t == top+"/*"
 	})
 }
 

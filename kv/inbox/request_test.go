@@ -114,6 +114,12 @@ func TestTakes(t *testing.T) {
 		{[]string{".tar.gz"}, "a.tar.gz", "application/gzip", true},
 		{[]string{".tar.gz"}, "a.gz", "application/gzip", false},
 		{[]string{".pdf", "text/plain"}, "a.txt", "text/plain", true},
+		{[]string{"audio/wav"}, "a.wav", "audio/wave", true},
+		{[]string{"audio/opus"}, "a.opus", "audio/ogg", true},
+		{[]string{"video/x-msvideo"}, "a.avi", "video/avi", true},
+		{[]string{"application/gzip"}, "a.gz", "application/x-gzip", true},
+		{[]string{"image/jpg"}, "a.jpg", "image/jpeg", true},
+		{[]string{"audio/wav"}, "a.mp3", "audio/mpeg", false},
 	} {
 		is.Equal((&Request{Types: c.types}).Takes(c.name, c.mime), c.want) // in each row
 	}

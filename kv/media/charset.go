@@ -40,26 +40,27 @@ func (c Charset) NewReader(r io.Reader) io.Reader { return c.encoding.NewDecoder
 // maxSample bytes of the text.
 func CharsetOf(r io.Reader, contentType string) (Charset, error) {
 	var s survey
-	buf := make([]byte, 32<<10)
-	carried := 0
-	for {
-		n, err := r.Read(buf[carried:])
-		n += carried
-		done := errors.Is(err, io.EOF)
-		if err != nil && !done {
-			return Charset{}, err
-		}
-		carried = copy(buf, s.add(buf[:n], done))
-		if done {
-			return s.charset(contentType), nil
-		}
+	if err := s.read(r, func() bool { return false }); err != nil {
+		return Charset{}, err
 	}
+	return s.charset(contentType), nil
+}
+
+// CharsetAtStart is CharsetOf for a text of which only the first bytes, maxSurveyed at most, are read.
+func CharsetAtStart(r io.Reader) (Charset, error) {
+	var s survey
+	start := &io.LimitedReader{R: r, N: maxSurveyed}
+	if err := s.read(start, func() bool { return start.N <= 0 }); err != nil {
+		return Charset{}, err
+	}
+	return s.charset(""), nil
 }
 
 const (
-	maxHead   = 1 << 10  // bytes in which a text declares its charset (WHATWG HTML, 13.2.3.2)
-	maxSample = 64 << 10 // bytes from which a charset is guessed
-	after     = 4        // bytes after one beyond ASCII that may belong to the same character
+	maxSurveyed = 64 << 10 // bytes of a text whose beginning is enough
+	maxHead     = 1 << 10  // bytes in which a text declares its charset (WHATWG HTML, 13.2.3.2)
+	maxSample   = 8 << 10  // bytes from which a charset is guessed
+	after       = 4        // bytes after one beyond ASCII that may belong to the same character
 )
 
 // survey is what a text tells about its charset.
@@ -72,6 +73,24 @@ type survey struct {
 	sample []byte // the bytes beyond ASCII with their neighbours
 	since  int    // bytes since the last one beyond ASCII
 	before byte   // the last byte that is not in the sample
+}
+
+// read adds what r has. cut says at its end whether the text goes on there.
+func (s *survey) read(r io.Reader, cut func() bool) error {
+	buf := make([]byte, 8<<10)
+	carried := 0
+	for {
+		n, err := r.Read(buf[carried:])
+		n += carried
+		done := errors.Is(err, io.EOF)
+		if err != nil && !done {
+			return err
+		}
+		carried = copy(buf, s.add(buf[:n], done && !cut()))
+		if done {
+			return nil
+		}
+	}
 }
 
 // add counts the bytes of b, and returns those at its end that may begin a
@@ -148,19 +167,14 @@ func (s *survey) charset(contentType string) Charset {
 	utf8Text := utf8Text
 	utf8Text.Bad = s.bad
 	head := string(s.head)
-	switch {
-	case strings.HasPrefix(head, "\ufeff"):
+	if strings.HasPrefix(head, "\ufeff") {
 		return utf8Text
-	case strings.HasPrefix(head, "\xff\xfe"):
-		return Charset{Name: "utf-16le", encoding: utf.UTF16(utf.LittleEndian, utf.UseBOM)}
-	case strings.HasPrefix(head, "\xfe\xff"):
-		return Charset{Name: "utf-16be", encoding: utf.UTF16(utf.BigEndian, utf.UseBOM)}
-	case s.halves(1):
-		return Charset{Name: "utf-16le", Guessed: true, encoding: utf.UTF16(utf.LittleEndian, utf.UseBOM)}
-	case s.halves(0):
-		return Charset{Name: "utf-16be", Guessed: true, encoding: utf.UTF16(utf.BigEndian, utf.UseBOM)}
 	}
-	isUTF8 := s.bad == 0 || s.good > 3*s.bad
+	if c, ok := s.utf16(); ok {
+		return c
+	}
+
+	isUTF8 := s.mostlyUTF8()
 	if c, ok := declared(head, contentType); ok && c.Name != "utf-8" {
 		_, single := c.encoding.(*charmap.Charmap)
 		byChance := !single && s.good < 4 // bytes that are two characters in it, and also one of UTF-8
@@ -173,6 +187,26 @@ func (s *survey) charset(contentType string) Charset {
 		return utf8Text
 	}
 	return guess(s.sample)
+}
+
+// mostlyUTF8 reports whether the text is UTF-8, perhaps with broken bytes.
+func (s *survey) mostlyUTF8() bool { return s.bad == 0 || s.good > 3*s.bad }
+
+// utf16 is the charset of a text in UTF-16.
+func (s *survey) utf16() (c Charset, ok bool) {
+	head := string(s.head)
+	little, big := utf.UTF16(utf.LittleEndian, utf.UseBOM), utf.UTF16(utf.BigEndian, utf.UseBOM)
+	switch {
+	case strings.HasPrefix(head, "\xff\xfe"):
+		return Charset{Name: "utf-16le", encoding: little}, true
+	case strings.HasPrefix(head, "\xfe\xff"):
+		return Charset{Name: "utf-16be", encoding: big}, true
+	case s.halves(1):
+		return Charset{Name: "utf-16le", Guessed: true, encoding: little}, true
+	case s.halves(0):
+		return Charset{Name: "utf-16be", Guessed: true, encoding: big}, true
+	}
+	return c, false
 }
 
 // halves reports whether the text has the NULs of UTF-16 at even (0) or odd (1)
@@ -279,7 +313,7 @@ func guess(sample []byte) Charset {
 		text, _ := c.encoding.NewDecoder().Bytes(sample) // what it cannot read becomes U+FFFD
 		likely := c.script.likeness(string(text), func(r rune) bool {
 			char, err := c.encoding.NewEncoder().Bytes([]byte(string(r)))
-			return err == nil && len(char) == 2 && within(c.rows, char[0]) && char[1] >= c.end
+			return err == nil && len(char) == 2 && inRows(c.rows, char[0]) && char[1] >= c.end
 		})
 		if likely > most {
 			best, most = Charset{Name: c.name, Guessed: true, encoding: c.encoding}, likely
@@ -288,7 +322,7 @@ func guess(sample []byte) Charset {
 	return best
 }
 
-func within(rows string, b byte) bool {
+func inRows(rows string, b byte) bool {
 	for i := 0; i < len(rows); i += 2 {
 		if rows[i] <= b && b <= rows[i+1] {
 			return true

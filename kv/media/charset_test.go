@@ -27,6 +27,16 @@ func encoded(t testing.TB, name, text string) string {
 	return out
 }
 
+func utf16le(text string) string {
+	out, _ := unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM).NewEncoder().String(text)
+	return out
+}
+
+func utf16be(text string) string {
+	out, _ := unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM).NewEncoder().String(text)
+	return out
+}
+
 func page(name string) string {
 	return "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n" +
 		`<META HTTP-EQUIV="Content-Type" CONTENT="text/html; charset=` + name + `">` + "\n"
@@ -37,14 +47,6 @@ const mixed = "Größe – 5 €, Crème brûlée"
 // TestCharset: a byte order mark comes first, then what is declared, then UTF-8,
 // and then the likeliest of the others.
 func TestCharset(t *testing.T) {
-	utf16le := func(text string) string {
-		out, _ := unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM).NewEncoder().String(text)
-		return out
-	}
-	utf16be := func(text string) string {
-		out, _ := unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM).NewEncoder().String(text)
-		return out
-	}
 	for name, row := range map[string]struct {
 		text, media string
 		want        string // the name, "?" if guessed, and what the text becomes

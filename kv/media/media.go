@@ -1,4 +1,4 @@
-// Package media determines what kind of bytes a file holds. It is pure: the
+// Package media determines what kind of bytes a file holds, and reads texts in any charset. It is pure: the
 // caller passes the bytes and names.
 package media
 
@@ -7,62 +7,44 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 
 	"kist/kv/record"
 )
 
-// byExtension is the media type of files that cannot be recognised by their
-// bytes.
-var byExtension = map[string]string{
-	".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain", ".log": "text/plain", ".csv": "text/csv",
-	".tsv": "text/tab-separated-values", ".svg": "image/svg+xml", ".xml": "text/xml",
-	".html": "text/html", ".htm": "text/html",
-	".xhtml": "application/xhtml+xml", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript",
-	".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml",
-	".sh": "application/x-sh", ".ics": "text/calendar", ".vcf": "text/vcard",
-	".srt": "application/x-subrip", ".vtt": "text/vtt",
-	".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-	".odt":  "application/vnd.oasis.opendocument.text", ".ods": "application/vnd.oasis.opendocument.spreadsheet",
-	".epub": "application/epub+zip", ".jar": "application/java-archive", ".apk": "application/vnd.android.package-archive",
-	".7z": "application/x-7z-compressed", ".tar": "application/x-tar", ".zst": "application/zstd",
-	".xz": "application/x-xz", ".bz2": "application/x-bzip2", ".iso": "application/x-iso9660-image",
-	".mkv": "video/x-matroska", ".mov": "video/quicktime", ".m4v": "video/mp4", ".mp4": "video/mp4",
-	".m4a": "audio/mp4", ".mp3": "audio/mpeg", ".flac": "audio/flac", ".opus": "audio/ogg", ".aac": "audio/aac",
-	".avif": "image/avif", ".heic": "image/heic", ".heif": "image/heif", ".jxl": "image/jxl",
-	".tif": "image/tiff", ".tiff": "image/tiff", ".psd": "image/vnd.adobe.photoshop",
-	".stl": "model/stl", ".3mf": "model/3mf", ".wasm": "application/wasm", ".sqlite": "application/vnd.sqlite3",
-	".mht": "multipart/related", ".mhtml": "multipart/related",
-}
+// Sniffed is how many bytes at the beginning tell a file's type. WHATWG MIME Sniffing, section 5.2, asks for at least
+// 1445. Two frames of MP3 and the licences before SVG documents take more.
+const Sniffed = 4 << 10
 
-// Of determines a file's type: from its bytes if they tell, else from its name,
-// else from the client's type if that has the form of a media type. The result
-// never repeats unchecked input and has no parameters. The first Sniffed bytes
-// are enough.
+const octets = "application/octet-stream"
+
+// Of determines a file's type. The bytes decide. Where they leave it open, as in a text or in a container of sound or
+// film, the name does, and then the client's type if that has the form of a media type. The result never repeats
+// unchecked input and has no parameters. The first Sniffed bytes are enough.
 func Of(claimed, name string, head []byte) string {
-	seen, _, _ := mime.ParseMediaType(http.DetectContentType(head))
-	svg := isSVG(head)
-	if svg {
-		seen = "text/xml" // a comment at its beginning makes it look like HTML
-	}
-	if t := byExtension[strings.ToLower(path.Ext(name))]; t != "" && narrows(t, seen) {
+	seen := look(head)
+	if t := OfName(name); t != "" && fits(t, seen, head) {
 		return t
 	}
-	if t, _, err := mime.ParseMediaType(claimed); err == nil && len(t) <= 127 && strings.Count(t, "/") == 1 &&
-		t != "application/octet-stream" && t != "text/plain" && narrows(t, seen) {
+	t, _, err := mime.ParseMediaType(claimed)
+	wellFormed := err == nil && len(t) <= 127 && strings.Count(t, "/") == 1
+	t = Canonical(t)
+	if wellFormed && t != octets && t != plainText && fits(t, seen, head) {
 		return t
-	}
-	if svg {
-		return "image/svg+xml"
 	}
 	return seen
 }
 
-// Sniffed is how many bytes at the beginning tell a file's type. WHATWG MIME
-// Sniffing, section 5.2, asks for at least as many.
-const Sniffed = 512
+// Recorded is Of for a file whose type was determined before, under a name that it may not have any more. It is that
+// type if the bytes can be of it.
+func Recorded(before string, head []byte) string {
+	if t := Canonical(before); t == plainText && fits(t, look(head), head) {
+		return t
+	}
+	return Of(before, "", head)
+}
 
 // Inline reports whether a browser may show bytes of the type; other types are
 // saved.
@@ -77,45 +59,111 @@ var inline = map[string]bool{
 	"text/plain": true, "application/pdf": true,
 }
 
-// narrows reports whether bytes that look like seen can be of the type. Bytes
-// that look like text are not a picture, and other bytes are not text. Bytes
-// that look like HTML are never a type that a browser shows.
-func narrows(media, seen string) bool {
-	class := record.ClassOf(media)
-	textual := class == record.Text || media == "image/svg+xml" ||
-		strings.HasSuffix(media, "+xml") || strings.HasSuffix(media, "+json")
+const (
+	plainText = "text/plain"
+	htmlText  = "text/html"
+	svgImage  = "image/svg+xml"
+)
+
+// look is the type that the bytes tell, as far as they do.
+func look(head []byte) string {
+	if text, ok := asText(head); ok {
+		return lookAtText(text)
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(head, blanks), []byte("%PDF-")) {
+		return "application/pdf"
+	}
+	if t := signed(head); t != "" {
+		return t
+	}
+	seen, _, _ := mime.ParseMediaType(http.DetectContentType(head))
+	if seen == plainText { // a byte order mark, and no text after it
+		return octets
+	}
+	return seen
+}
+
+const blanks = " \t\r\n\f\x00"
+
+// lookAtText is the type of a text in UTF-8, or in an older charset.
+func lookAtText(text []byte) string {
+	if svgDocument.Match(text) {
+		return svgImage
+	}
+	text = bytes.TrimLeft(text, blanks)
+	seen, _, _ := mime.ParseMediaType(http.DetectContentType(text))
 	switch seen {
-	case "text/plain", "text/xml":
-		return textual || class == record.Other
-	case "text/html":
-		return textual && !Inline(media)
+	case "application/pdf", "application/postscript", htmlText, "text/xml":
+		return seen
+	}
+	return plainText // which may begin with BM, ID3 and other letters that also begin files of bytes
+}
+
+// svgDocument is the beginning of an SVG document: its element, after comments, instructions and a document type.
+var svgDocument = regexp.MustCompile(
+	`^(?s)(?:\s|<!--.*?-->|<\?.*?\?>|<!DOCTYPE\s[^\[>]*(?:\[.*?\]\s*)?>)*<(?:[\w.-]+:)?svg[\s/>]`)
+
+// fits reports whether bytes that look like seen can be of the type. Where bytes tell a type, no other fits, except
+// those that the same container or the same kind of text may hold. Bytes that look like HTML are never a type that a
+// browser shows, except as plain text.
+func fits(media, seen string, head []byte) bool {
+	if Canonical(media) == Canonical(seen) || slices.Contains(within[seen], media) {
+		return true
+	}
+	textual := isTextual(media)
+	other := record.ClassOf(media) == record.Other && !textual
+	switch seen {
+	case plainText:
+		return textual && media != svgImage || other
+	case "text/xml", svgImage:
+		return textual || other
+	case htmlText:
+		return textual && (!Inline(media) || media == plainText)
 	case "application/zip":
-		return class == record.Other && !textual
-	case "application/ogg", "video/mp4", "video/webm": // containers
-		return class == record.Audio || class == record.Video
-	case "application/octet-stream":
-		return !textual
+		return other
+	case octets:
+		switch record.ClassOf(media) {
+		case record.Image:
+			return hasWeakSign(media, head)
+		case record.PDF:
+			return bytes.Contains(head[:min(len(head), maxBeforePDF)], []byte("%PDF-"))
+		case record.Audio, record.Video:
+			return !recognised[Canonical(media)] || hasWeakSign(media, head)
+		}
+		return other || textual && mostlyText(head)
 	}
 	return false
 }
 
-// isSVG reports whether the document that begins with head is an SVG document.
-func isSVG(head []byte) bool {
-	text := bytes.TrimPrefix(head, []byte("\ufeff"))
-	for found := true; found; {
-		text = bytes.TrimLeft(text, " \t\r\n")
-		end := ""
-		switch {
-		case bytes.HasPrefix(text, []byte("<!--")):
-			end = "-->"
-		case bytes.HasPrefix(text, []byte("<?xml")):
-			end = "?>"
-		case bytes.HasPrefix(text, []byte("<!DOCTYPE svg")):
-			end = ">"
-		default:
-			return bytes.HasPrefix(text, []byte("<svg")) && len(text) > 4 && bytes.IndexByte([]byte(" \t\r\n/>"), text[4]) >= 0
-		}
-		_, text, found = bytes.Cut(text, []byte(end))
+// maxBeforePDF is how many bytes readers of PDF skip before its beginning.
+const maxBeforePDF = 1 << 10
+
+// isTextual reports whether the type is one of texts.
+func isTextual(media string) bool {
+	return record.ClassOf(media) == record.Text || strings.HasSuffix(media, "+xml") || strings.HasSuffix(media, "+json")
+}
+
+// mostlyText reports whether the bytes are a text with a few characters that texts do not have, such as a log into
+// which a program has written a NUL.
+func mostlyText(head []byte) bool {
+	_, ok := Text(head, len(head) >= Sniffed)
+	return ok
+}
+
+// OfName is the type that the extension of a name stands for; "" if it is unknown.
+func OfName(name string) string {
+	return byExtension[strings.ToLower(strings.TrimPrefix(path.Ext(name), "."))]
+}
+
+// Extension is the usual extension of the files of a type, with its dot; "" if there is none.
+func Extension(media string) string { return usualExtension[Canonical(media)] }
+
+// Canonical is the name of a type among those that mean the same, in lower case and without parameters.
+func Canonical(media string) string {
+	media, _, _ = strings.Cut(media, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	if same := aliases[media]; same != "" {
+		return same
 	}
-	return false
+	return media
 }

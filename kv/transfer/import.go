@@ -351,11 +351,10 @@ func (m *Import) bytes(e *entry) error {
 
 	b := e.form.Body.(*record.File) // the kind is Files
 	claimed, _ := e.Fields["mimeType"].(string)
-	name := b.OriginalName
+	b.Size, b.SHA256, b.MimeType = size, hex.EncodeToString(ref[:]), media.Of(claimed, b.OriginalName, head)
 	if e.Exact { // its media type may come from an earlier name
-		name = ""
+		b.MimeType = media.Recorded(claimed, head)
 	}
-	b.Size, b.SHA256, b.MimeType = size, hex.EncodeToString(ref[:]), media.Of(claimed, name, head)
 	e.file = &record.Content{Ref: ref, Size: size}
 	return nil
 }
