@@ -271,7 +271,7 @@ var readBackupOp = web.Operation{
 // fails, and the backup removes its temporary files.
 func (s *Server) readBackup(c *web.Request) error {
 	h := c.W.Header()
-	web.SetContentHeaders(h, "application/x-tar", "kist-backup-"+s.Store.Now().Format("2006-01-02")+".tar", true, false)
+	web.SetContentHeaders(h, "application/x-tar", "", "kist-backup-"+s.Store.Now().Format("2006-01-02")+".tar", true, false)
 	h.Set("Cache-Control", "private, no-store")
 	if c.R.Method == http.MethodHead {
 		c.W.WriteHeader(http.StatusOK)

@@ -393,10 +393,10 @@ func TestTextOf(t *testing.T) {
 		}
 	}
 	long := bytes.Repeat([]byte("x"), MaxContent)
-	for _, b := range []string{
-		"", "x\xe6", "\xe6\x9d", "x\x00", string(long[3:]) + "\x9d\x9d\x9d", string(long[1:]) + "\xff",
+	for b, want := range map[string]string{
+		"": "", "x\x00": "", "\x00\x01\x02": "", "x\xe6": "xæ", "\xff\xfex\x00\x42\x04": "xт", string(long[1:]) + "\xe4": string(long[1:]),
 	} {
-		is.Equal(textOf([]byte(b)), "")
+		is.Equal(textOf([]byte(b)), want)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/blevesearch/vellum"
 
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -67,22 +68,10 @@ func readable(t string) string {
 	return t
 }
 
-// textOf is the searchable part of a file's first bytes; "" if they are not UTF-8 text.
+// textOf is the searchable part of a file's first bytes, in whatever charset; "" if they are not a text.
 func textOf(b []byte) string {
-	t := string(b[:min(len(b), MaxContent)])
-	if len(b) >= MaxContent { // may end within a character
-		at := len(t) - 1
-		for at > len(t)-utf8.UTFMax && !utf8.RuneStart(t[at]) {
-			at--
-		}
-		if !utf8.FullRuneInString(t[at:]) {
-			t = t[:at]
-		}
-	}
-	if !utf8.ValidString(t) || strings.Contains(t, "\x00") {
-		return ""
-	}
-	return t
+	text, _ := media.Text(b[:min(len(b), MaxContent)], len(b) >= MaxContent)
+	return text
 }
 
 // How well a clause matches a record. If it matches in several ways, the best counts. The score of a query is the sum

@@ -351,7 +351,7 @@ func export(c *web.Request) error {
 	defer c.Site.Imports.EndExport(c.Owner())
 	h := c.W.Header()
 	web.SetContentHeaders(
-		h, "application/zip", "kist-"+c.Caller.User.Name+c.Site.Store.Now().Format("-2006-01-02")+".zip", true, false,
+		h, "application/zip", "", "kist-"+c.Caller.User.Name+c.Site.Store.Now().Format("-2006-01-02")+".zip", true, false,
 	)
 	h.Set("Cache-Control", "private, no-store")
 	if c.R.Method == http.MethodHead {

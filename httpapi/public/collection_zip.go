@@ -80,7 +80,7 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	if strings.Contains(c.R.Header.Get("Range"), ",") { // several ranges are not worth it: the answer is all of it
 		c.R.Header.Del("Range")
 	}
-	return sendBytes(c, r, owned, "application/zip", archive.Safe(body.Name+".zip"), a.Tag(), a, a.Size())
+	return sendBytes(c, r, owned, "application/zip", "", archive.Safe(body.Name+".zip"), a.Tag(), a, a.Size())
 }
 
 const (

@@ -91,7 +91,7 @@ func redirectWithGrants(c *web.Request, at string, rights []string, open bool) e
 // redirectContent redirects from an address of content to another address.
 func redirectContent(c *web.Request, to string, open bool) error {
 	h := c.W.Header()
-	web.SetContentHeaders(h, "text/plain", "", false, open)
+	web.SetContentHeaders(h, "text/plain", web.UTF8, "", false, open)
 	h.Del("Content-Type") // no body
 	h.Set("Cache-Control", "private, no-store")
 	h.Set("Location", to)

@@ -44,7 +44,8 @@ type Viewing struct {
 	Large                bool   // a picture that may need too much memory in a browser: see tooLarge
 	Own                  bool   // the owner looks
 	Left                 int64  // views left, for the owner
-	Text                 []byte // the start of a text file, at most maxPreview; nil for others
+	Text                 []byte // the start of a text file as UTF-8, of at most maxPreview bytes; nil for others
+	TextGoesOn           bool   // after Text
 }
 
 // maxPreview is how many bytes of a text file are read for its page, and maxCode how many of them the page shows as
@@ -185,8 +186,8 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 	p.File = f
 	class := record.ClassOf(b.MimeType)
 	switch {
-	case v.Text != nil && Readable(v.Text):
-		if err := textPage(s, f, b, v.Text); err != nil {
+	case v.Text != nil:
+		if err := textPage(s, f, b, v); err != nil {
 			return err
 		}
 	case v.Raw == "" || !media.Inline(b.MimeType):
@@ -246,10 +247,10 @@ func titled(body, title string) bool {
 
 // textPage shows the start of a text file: rendered if it is Markdown, as a table if it has comma-separated values, and
 // otherwise as it is.
-func textPage(s *web.Site, f *embed.FileView, b *record.File, start []byte) (err error) {
+func textPage(s *web.Site, f *embed.FileView, b *record.File, v Viewing) (err error) {
 	shown := func(most int) (string, bool) {
-		text := start[:min(len(start), most)]
-		cut := int64(len(text)) < b.Size
+		text := v.Text[:min(len(v.Text), most)]
+		cut := v.TextGoesOn || len(text) < len(v.Text)
 		if cut {
 			text = WholeLines(text)
 		}
@@ -257,13 +258,13 @@ func textPage(s *web.Site, f *embed.FileView, b *record.File, start []byte) (err
 	}
 	f.Show = embed.ShowText
 	text, cut := shown(maxPreview)
-	switch ext := strings.ToLower(path.Ext(b.OriginalName)); ext {
-	case ".md", ".markdown":
+	switch ofName := media.OfName(b.OriginalName); cmp.Or(ofName, b.MimeType) { // its name may be newer
+	case "text/markdown":
 		f.Show, f.Cut = embed.ShowProse, cut
 		f.Prose, err = s.Renders.Markdown(text)
 		return err
-	case ".csv", ".tsv":
-		if rows, more, ok := tableOf(text, ext == ".tsv"); ok {
+	case "text/csv", "text/tab-separated-values":
+		if rows, more, ok := tableOf(text, ofName == "text/tab-separated-values"); ok {
 			f.Show, f.Rows, f.Cut = embed.ShowTable, rows, cut || more
 			return nil
 		}
@@ -283,18 +284,15 @@ const (
 	maxColumns = 40
 )
 
-// tableOf reads comma-separated values (RFC 4180), or values separated by tabs or semicolons. more is set if it leaves
-// out rows or columns. ok is false if the text is not a table.
+// tableOf reads comma-separated values (RFC 4180), or values that are separated otherwise: see media.Separator. more is
+// set if it leaves out rows or columns. ok is false if the text is not a table.
 func tableOf(text string, tabs bool) (rows [][]string, more, ok bool) {
-	r := csv.NewReader(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
-	first, _, _ := strings.Cut(text, "\n")
-	switch {
-	case tabs:
-		r.Comma = '\t'
-	case strings.Count(first, ";") > strings.Count(first, ","): // spreadsheets in much of Europe
-		r.Comma = ';'
+	separator, text := media.Separator(text)
+	if tabs {
+		separator = '\t'
 	}
-	r.FieldsPerRecord, r.LazyQuotes = -1, true
+	r := csv.NewReader(strings.NewReader(text))
+	r.Comma, r.FieldsPerRecord, r.LazyQuotes = separator, -1, true
 	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -309,11 +307,6 @@ func tableOf(text string, tabs bool) (rows [][]string, more, ok bool) {
 		more = more || len(row) > maxColumns
 		rows = append(rows, row[:min(len(row), maxColumns)])
 	}
-}
-
-// Readable reports whether the start of a file is text that a page can show.
-func Readable(text []byte) bool {
-	return utf8.Valid(dropPartialRune(text)) && bytes.IndexByte(text, 0) < 0
 }
 
 // dropPartialRune removes an incomplete character at the end.

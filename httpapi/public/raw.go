@@ -25,6 +25,7 @@ import (
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/history"
+	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -88,7 +89,7 @@ func rawAs(c *web.Request, r, item *record.Record, owned bool) error {
 	if err != nil {
 		return err
 	}
-	media, name := "text/plain", ""
+	mimeType, charset, name := "text/plain", web.UTF8, ""
 	var digest [sha256.Size]byte
 	var content io.ReadSeeker
 	var size int64
@@ -101,7 +102,8 @@ func rawAs(c *web.Request, r, item *record.Record, owned bool) error {
 			return err
 		}
 		defer f.Close()
-		media, name, digest, content, size = b.MimeType, b.OriginalName, of.Digest, f, of.Size
+		mimeType, name, digest, content, size = b.MimeType, b.OriginalName, of.Digest, f, of.Size
+		charset = CharsetOf(c, item.Bytes.Ref, b.MimeType)
 	case *record.Note:
 		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
 	case *record.Snippet:
@@ -112,17 +114,35 @@ func rawAs(c *web.Request, r, item *record.Record, owned bool) error {
 	if _, file := body.(*record.File); !file {
 		c.HoldOnly(size)
 	}
-	return sendBytes(c, r, owned, media, name, digest, content, size)
+	return sendBytes(c, r, owned, mimeType, charset, name, digest, content, size)
+}
+
+// CharsetOf is the charset of stored content of the media type, judging by its beginning; "" if it is not a text or
+// cannot be read.
+func CharsetOf(c *web.Request, ref blobs.Ref, mimeType string) string {
+	if !strings.HasPrefix(mimeType, "text/") {
+		return ""
+	}
+	f, err := c.Site.Blobs.Get(ref) // not the reader that proves what is sent: it must be read in order
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	charset, err := media.CharsetAtStart(f)
+	if err != nil {
+		return ""
+	}
+	return charset.Name
 }
 
 // sendBytes answers with bytes under the conditions of r. The headers that keep hostile
 // content from running are those of web.SetContentHeaders in httpapi/web/content.go.
 func sendBytes(
-	c *web.Request, r *record.Record, owned bool, media, name string, digest [sha256.Size]byte, content io.ReadSeeker,
+	c *web.Request, r *record.Record, owned bool, mimeType, charset, name string, digest [sha256.Size]byte, content io.ReadSeeker,
 	size int64,
 ) error {
 	h := c.W.Header()
-	web.SetContentHeaders(h, media, name, AsDownload(c), r.OpenToAll() || c.AtContentOrigin())
+	web.SetContentHeaders(h, mimeType, charset, name, AsDownload(c), r.OpenToAll() || c.AtContentOrigin())
 	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", caching(r))
 	err := SendContent(c, content, size, func(status int) error {
@@ -178,7 +198,7 @@ func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
 	}
 	defer f.Close()
 	h := c.W.Header()
-	web.SetContentHeaders(h, p.Media, p.Name, AsDownload(c), c.AtContentOrigin())
+	web.SetContentHeaders(h, p.Media, CharsetOf(c, p.Ref, p.Media), p.Name, AsDownload(c), c.AtContentOrigin())
 	h.Set("Etag", etag(r, of.Digest))
 	h.Set("Cache-Control", "private, no-store")
 	return SendContent(c, f, of.Size, func(status int) error { return countView(c, r, true, status, of.Size) })

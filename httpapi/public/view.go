@@ -21,6 +21,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/history"
+	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -150,7 +151,7 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 			v.Screen = c.Site.Prefix() + "/t/" + at
 		}
 		if record.ClassOf(b.MimeType) == record.Text {
-			v.Text, err = beginning(c, r, item, b.MimeType, owned)
+			v.Text, v.TextGoesOn, err = beginning(c, r, item, b.MimeType, owned)
 		}
 		if b.MimeType == "image/jpeg" && b.Size > largePicture && !v.Large {
 			v.Screen = c.Site.Prefix() + "/t/" + at + "?" + sizeParam + "=screen"
@@ -211,14 +212,25 @@ func checkIntact(c *web.Request, r, item *record.Record, b *record.File, owned b
 	return f.Close()
 }
 
-// beginning is the start of a text file.
-func beginning(c *web.Request, r, item *record.Record, media string, owned bool) ([]byte, error) {
-	f, _, err := openContent(c, r, item, media, owned)
+// beginning is the start of a text file as UTF-8, and whether the file goes on; nil if the bytes are not a text.
+func beginning(
+	c *web.Request, r, item *record.Record, mimeType string, owned bool,
+) (text []byte, goesOn bool, err error) {
+	f, of, err := openContent(c, r, item, mimeType, owned)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxPreview+1))
+	start, err := io.ReadAll(io.LimitReader(f, maxPreview))
+	if err != nil {
+		return nil, false, err
+	}
+	goesOn = int64(len(start)) < of.Size
+	plain, ok := media.Text(start, goesOn)
+	if !ok {
+		return nil, false, nil
+	}
+	return []byte(plain), goesOn, nil
 }
 
 // locked is the page that asks for the password of an item. then says where the right password
@@ -480,7 +492,7 @@ func picture(c *web.Request, ctx context.Context, r *record.Record, size thumb.S
 // small answers with the thumbnail or icon of a record.
 func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) error {
 	h := c.W.Header()
-	web.SetContentHeaders(h, t.Type, "", false, r.OpenToAll() || c.AtContentOrigin())
+	web.SetContentHeaders(h, t.Type, "", "", false, r.OpenToAll() || c.AtContentOrigin())
 	h.Set("Etag", etag(r, sha256.Sum256(t.Bytes)))
 	h.Set("Cache-Control", caching)
 	size := int64(len(t.Bytes))

@@ -700,3 +700,35 @@ func TestLargePictureIsLinked(t *testing.T) {
 		is.Equal(strings.Contains(page, "/t/"+slug), shown)
 	}
 }
+
+// TestTextInAnyCharset: a text is readable on its page and at its address, in whatever charset it is.
+func TestTextInAnyCharset(t *testing.T) {
+	t.Parallel()
+	a := apitest.Start(t)
+	for name, c := range map[string]struct{ file, bytes, charset, shown string }{
+		"UTF-8":          {"a.txt", "Größe – 5 €\n", "utf-8", "Größe – 5 €"},
+		"its mark":       {"a.txt", "\ufeffGröße\n", "utf-8", "Größe"},
+		"Windows-1252":   {"a.txt", "Gr\xf6\xdfe und \xdcbermut \x96 5 \x80\n", "windows-1252", "Größe und Übermut – 5 €"},
+		"Windows-1251":   {"a.txt", "\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0\n", "windows-1251", "Привет, мир"},
+		"Shift_JIS":      {"a.txt", "\x83e\x83X\x83g\x82\xc5\x82\xb7\x81B\n", "shift_jis", "テストです。"},
+		"UTF-16":         {"a.txt", "\xff\xfeG\x00r\x00\xf6\x00\xdf\x00e\x00", "utf-16le", "Größe"},
+		"Markdown":       {"a.md", "# Gr\xf6\xdfe\n\nund \xdcbermut\n", "windows-1252", `>Größe</h1>`},
+		"a table":        {"a.csv", "Name;Preis\r\nM\xfcller;3,50\r\n", "windows-1252", "<td>Müller</td><td>3,50</td>"},
+		"a UTF-16 table": {"a.csv", "\xff\xfeN\x00\t\x00P\x00\n\x00\xfc\x00\t\x003\x00", "utf-16le", "<td>ü</td><td>3</td>"},
+		"what says how":  {"a.csv", "sep=|\na|b\n1|2\n", "utf-8", "<td>1</td><td>2</td>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			slug := a.Upload(map[string]string{"isPublic": "true"}, apitest.File(c.file, "application/octet-stream", c.bytes)).Want(201).Text("slug")
+			page := strings.ReplaceAll(string(a.Visit("/v/"+slug).Want(200).Body), ` dir="auto"`, "")
+			if !strings.Contains(page, c.shown) {
+				t.Errorf("the page does not show %q: %s", c.shown, page)
+			}
+			raw := a.Visit("/x/" + slug).Want(200)
+			is.True(strings.HasSuffix(raw.Header.Get("Content-Type"), "; charset="+c.charset))
+			is.Equal(string(raw.Body), c.bytes)
+			part := a.Visit("/x/"+slug, "Range", "bytes=2-3").Want(206)
+			is.Equal(part.Header.Get("Content-Type"), raw.Header.Get("Content-Type"))
+		})
+	}
+}

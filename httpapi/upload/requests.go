@@ -323,7 +323,7 @@ func readUploadContent(c *web.Request) error {
 	}
 	defer f.Close()
 	h := c.W.Header()
-	web.SetContentHeaders(h, i.MimeType, i.Name, public.AsDownload(c), false)
+	web.SetContentHeaders(h, i.MimeType, public.CharsetOf(c, i.Ref, i.MimeType), i.Name, public.AsDownload(c), false)
 	h.Set("Etag", `"`+hex.EncodeToString(i.Ref[:])+`"`)
 	h.Set("Cache-Control", "private, no-store")
 	return public.SendContent(c, f, i.Size, func(status int) error { return public.Refusal(c, status, i.Size) })

@@ -21,10 +21,13 @@ func partOfPage(media string) bool {
 	return strings.HasPrefix(sub, "javascript")
 }
 
+// UTF8 is the charset of texts that the server itself has written.
+const UTF8 = "utf-8"
+
 // SetContentHeaders sets the headers for stored bytes, whatever the status; the middleware has
 // added nosniff. open lets pages of other origins embed the content: if everyone may see it, or
-// at the origin for content, where the address itself proves access.
-func SetContentHeaders(h http.Header, mimeType, name string, save, open bool) {
+// at the origin for content, where the address itself proves access. charset is that of a text; "" if it is unknown.
+func SetContentHeaders(h http.Header, mimeType, charset, name string, save, open bool) {
 	policy := policyBytes
 	if mimeType == "application/pdf" {
 		policy = policyPDF
@@ -41,8 +44,8 @@ func SetContentHeaders(h http.Header, mimeType, name string, save, open bool) {
 	if partOfPage(mimeType) {
 		mimeType = "text/plain" // the policies of pages allow scripts and styles of this origin
 	}
-	if strings.HasPrefix(mimeType, "text/") {
-		mimeType += "; charset=utf-8"
+	if strings.HasPrefix(mimeType, "text/") && charset != "" {
+		mimeType += "; charset=" + charset
 	}
 	h.Set("Content-Type", mimeType)
 	if name != "" {

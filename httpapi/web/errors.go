@@ -177,7 +177,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		m.setHeaders(h)
 		body = m.body
 	default:
-		SetContentHeaders(h, "text/plain", "", false, false)
+		SetContentHeaders(h, "text/plain", UTF8, "", false, false)
 		body = []byte(e.Text + "\n")
 		if proof, ok := errors.AsType[*ProofNeeded](err); ok {
 			body = slices.Concat(body, []byte{'{'}, proof.members(), []byte("}\n"))

@@ -3,7 +3,6 @@ package format
 import (
 	"archive/zip"
 	"bufio"
-	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -93,8 +93,7 @@ func (l *csvLine) done(left *unread) {
 }
 
 // ofColumns makes rows from the lines of a CSV file (RFC 4180). The first line
-// names the columns. The separator is a comma, or a semicolon or a tab if the
-// first line has one and no comma.
+// names the columns. media.Separator tells what separates them.
 func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *csvLine) Row) Rows {
 	return func(yield func(Row, error) bool) {
 		buffered := bufio.NewReader(r)
@@ -102,13 +101,9 @@ func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *
 		in := csv.NewReader(limit)
 		in.FieldsPerRecord, in.LazyQuotes, in.ReuseRecord = -1, true, true
 		head, _ := buffered.Peek(4096)
-		first, _, _ := bytes.Cut(head, []byte("\n"))
-		for _, other := range []byte(";\t") {
-			if bytes.IndexByte(first, other) >= 0 && bytes.IndexByte(first, ',') < 0 {
-				in.Comma = rune(other)
-				break
-			}
-		}
+		separator, rest := media.Separator(string(head))
+		in.Comma = separator
+		_, _ = buffered.Discard(len(head) - len(rest)) // they are buffered
 		var l *csvLine
 		for {
 			limit.left = maxLine

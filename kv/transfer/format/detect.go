@@ -50,8 +50,9 @@ func Detect(s Source) (Format, error) {
 			"In Firefox, open the bookmarks' library, choose Backup, and import that file.")
 	}
 	columns := map[string]bool{}
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	for _, c := range strings.FieldsFunc(string(line), func(r rune) bool { return r == ',' || r == ';' || r == '\t' }) {
+	separator, table := media.Separator(string(text))
+	line, _, _ := strings.Cut(table, "\n")
+	for c := range strings.SplitSeq(line, string(separator)) {
 		columns[column(c)] = true
 	}
 	switch {
