@@ -24,6 +24,7 @@ type UploadPage struct {
 	Types       []string
 	Captcha     string // the provider, which needs JavaScript; "" means none
 	SiteKey     string // of the provider
+	AtOnce      int    // files that one form may have; with JavaScript each is sent for itself
 
 	Came    []CameView // the files of the form that was just posted
 	Problem string     // why the form was refused, as a sentence

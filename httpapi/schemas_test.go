@@ -267,7 +267,7 @@ func uploadForm() schema {
 		record.Upload{Form: record.NewForm(record.Files)},
 		web.Object{
 			"type": "array", "items": web.Object{"type": "string", "format": "binary"},
-			"description": "The content. Several parts become several files.", "example": []string{"…"},
+			"description": "The content. Several parts become several files, 300 at most.", "example": []string{"…"},
 		},
 	)
 }

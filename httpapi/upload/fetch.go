@@ -7,17 +7,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"mime"
 	"net/http"
-	"net/url"
 	"path"
-	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
-
-	"golang.org/x/text/encoding/charmap"
 
 	"kist/blobs"
 	"kist/httpapi/outbound"
@@ -26,6 +21,7 @@ import (
 	"kist/kv"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -154,7 +150,8 @@ func fetchOne(s *web.Site, ctx context.Context, f *jobs.Fetch, read *atomic.Int6
 	if err := checkResponse(res, time.Now()); err != nil {
 		return err
 	}
-	f.Name, f.Total = cmp.Or(form.Body.(*record.File).OriginalName, nameOf(res)), max(res.ContentLength, -1)
+	name, said := nameOf(res)
+	f.Name, f.Total = cmp.Or(form.Body.(*record.File).OriginalName, name), max(res.ContentLength, -1)
 	if err := budget.ErrTooLarge(f.Total); err != nil {
 		return err
 	}
@@ -178,6 +175,10 @@ func fetchOne(s *web.Site, ctx context.Context, f *jobs.Fetch, read *atomic.Int6
 	if err := in.Keep(ctx); err != nil {
 		return err
 	}
+	if !said && f.Name == name {
+		one.addExtension()
+		f.Name = one.Name
+	}
 	if err := s.Store.Update(func(tx *kv.Tx) error {
 		if err := in.Carry(tx); err != nil {
 			return err
@@ -188,6 +189,14 @@ func fetchOne(s *web.Site, ctx context.Context, f *jobs.Fetch, read *atomic.Int6
 	}
 	in.Recorded()
 	return nil
+}
+
+// addExtension adds the extension of the file's type to a name that has none, if programs need it to show the file.
+func (f *File) addExtension() {
+	shown := []record.Class{record.Image, record.Video, record.Audio, record.PDF}
+	if path.Ext(f.Name) == "" && slices.Contains(shown, record.ClassOf(f.MimeType)) {
+		f.Name, _ = record.CleanFileName(f.Name + media.Extension(f.MimeType)) // never fails
+	}
 }
 
 // stageFetched stages a body within the budget and stores the progress.
@@ -263,49 +272,4 @@ func checkResponse(res *http.Response, now time.Time) error {
 func isEncoded(h http.Header) bool {
 	c := strings.TrimSpace(h.Get("Content-Encoding"))
 	return c != "" && !strings.EqualFold(c, "identity")
-}
-
-// nameOf is the name of the file in an answer: that of the Content-Disposition header (RFC
-// 6266), else the end of the address after redirects, else its host.
-func nameOf(res *http.Response) string {
-	u := res.Request.URL
-	name := saidName(res.Header.Get("Content-Disposition"))
-	if name == "" && strings.Trim(u.Path, "/") != "" {
-		name = path.Base(u.Path)
-	}
-	name, _ = record.CleanFileName(cmp.Or(name, u.Hostname())) // never fails
-	return name
-}
-
-// looseName finds a file name in a malformed Content-Disposition.
-var looseName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\s*=\s*(?:"([^"]*)"|([^;"]*))`)
-
-// codedName finds a file name according to RFC 8187 in a western European encoding, which
-// package mime does not support.
-var codedName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\*\s*=\s*(?:iso-8859-1|windows-1252)'[^']*'([^;\s]*)`)
-
-// saidName is the file name in a Content-Disposition; "" if it has none. Many servers write it
-// with spaces and without quotes, and some in Windows-1252.
-func saidName(disposition string) string {
-	_, params, err := mime.ParseMediaType(disposition)
-	name := params["filename"]
-	if found := looseName.FindStringSubmatch(disposition); err != nil && found != nil {
-		name = found[1] + found[2]
-	}
-	if found := codedName.FindStringSubmatch(disposition); found != nil {
-		if bytes, err := url.PathUnescape(found[1]); err == nil {
-			return windows1252(bytes)
-		}
-	}
-	if !utf8.ValidString(name) {
-		return windows1252(name)
-	}
-	return name
-}
-
-// windows1252 decodes Windows-1252, which equals ISO 8859-1 for the printable characters of the
-// latter.
-func windows1252(bytes string) string {
-	text, _ := charmap.Windows1252.NewDecoder().String(bytes) // a single-byte decoder cannot fail
-	return text
 }

@@ -164,7 +164,8 @@ func TestUploadRefused(t *testing.T) {
 		"an unreadable field":   {apitest.FilePart + aField(`password"x`, "open sesame") + end, 400, ""},
 		"text after a boundary": {apitest.FilePart + "--bx\nrubbish", 400, ""},
 		"10,000 empty parts":    {strings.Repeat("--b\n\n\n", 10_000) + end, 400, ""},
-		"101 files":             {strings.Repeat(apitest.FilePart, 101) + end, 400, ""},
+		"301 files":             {strings.Repeat(apitest.FilePart, upload.MaxFiles+1) + end, 400, ""},
+		"101 fields":            {apitest.FilePart + strings.Repeat(aField("", "x"), 101) + end, 400, ""},
 		"1 MB of header": {
 			"--b\nContent-Disposition: form-data; name=\"file\"; filename=\"" + strings.Repeat("a", 1<<20) + "\"\n\nx\n" + end,
 			400, "",
@@ -644,7 +645,7 @@ func TestUploadNames(t *testing.T) {
 		"filename=\"a\tb\"":                                "ab",
 		"filename=\"e\u0301.txt\"":                         "é.txt",
 		`filename="日本語 ファイル.txt"`:                          "日本語 ファイル.txt",
-		"filename=\"\xff\xfe.txt\"":                        "\uFFFD.txt",
+		"filename=\"\xff\xfe.txt\"":                        "ÿþ.txt",
 		`filename*=UTF-8''na%C3%AFve%2F..%2Fb.txt`:         "b.txt",
 		`filename="<img src=x onerror=alert(1)>.html"`:     "<img src=x onerror=alert(1)>.html",
 		`filename="` + strings.Repeat("é", 3000) + `.txt"`: strings.Repeat("é", 125) + ".txt",
@@ -693,18 +694,21 @@ func TestUploadTypes(t *testing.T) {
 		{"a.svgz", "image/svg+xml", "\x1f\x8b\x08\x00", "application/x-gzip", "attachment"},
 		{"page", octets, "<!DOCTYPE html><script>alert(1)</script>", "text/html", "attachment"},
 		{"page", "image/png", "  <script>alert(1)</script>", "text/html", "attachment"},
-		{"page.txt", "text/plain", "<html>", "text/html", "attachment"},
+		{"page.txt", "text/plain", "<html>", "text/plain", "inline"},
+		{"page", "text/plain", "<html>", "text/html", "attachment"},
 		{"page.HTML", octets, "hello", "text/html", "attachment"},
 		{"page.xhtml", octets, "hello", "application/xhtml+xml", "attachment"},
 		{"page.shtml", "text/html; charset=utf-7", "+ADw-script+AD4-alert(1)+ADw-/script+AD4-", "text/html", "attachment"},
 		{"page", "text/html; charset=utf-7", "+ADw-script+AD4-", "text/html", "attachment"},
-		{"a.gif", "text/html", "GIF89a/*<script>alert(1)</script>*/", "image/gif", "inline"},
-		{"a.html", "text/html", "GIF89a<html><script>", "image/gif", "inline"},
+		{"a.gif", "text/html", "GIF89a/*<script>alert(1)</script>*/", "text/html", "attachment"},
+		{"a.html", "text/html", "GIF89a<html><script>", "text/html", "attachment"},
+		{"a.gif", "image/gif", "GIF89a<html><script>", "text/plain", "inline"},
+		{"a.gif", "text/html", "GIF89a\x01\x00\x01\x00<script>", "image/gif", "inline"},
 		{"a.pdf", octets, "%PDF-1.7\n", "application/pdf", "inline"},
 		{"a.xml", octets, `<?xml version="1.0"?><a/>`, "text/xml", "attachment"},
 		{"a.mht", octets, "MIME-Version: 1.0", "multipart/related", "attachment"},
 		{"a.js", octets, "alert(1)", "text/javascript", "attachment"},
-		{"a", "application/javascript", "alert(1)", "application/javascript", "attachment"},
+		{"a", "application/javascript", "alert(1)", "text/javascript", "attachment"},
 		{"a", "text/x-ECMAScript", "alert(1)", "text/x-ecmascript", "attachment"},
 		{"a", "text/javascript1.5", "alert(1)", "text/javascript1.5", "attachment"},
 		{"a.css", "text/css", "body {}", "text/css", "attachment"},
@@ -741,7 +745,7 @@ func TestUploadTypes(t *testing.T) {
 			t.Errorf("%s, said to be %q, with %q: %q, want %q", c.name, c.claimed, c.content, got, c.want)
 		}
 		h := http.Header{}
-		web.SetContentHeaders(h, got, c.name, false, false)
+		web.SetContentHeaders(h, got, "", c.name, false, false)
 		// no page may have it for its own
 		if sent := h.Get("Content-Type"); strings.Contains(sent, "script") || strings.Contains(sent, "css") {
 			t.Errorf("%s as %s: sent as %s", c.name, got, sent)

@@ -15,12 +15,14 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
 // Bounds of a multipart body.
 const (
-	MaxParts = 100
+	MaxFiles = 300
+	maxOther = 100      // other parts
 	MaxField = 64 << 10 // bytes of one text field
 	maxTexts = 1 << 20  // bytes of all text fields; those of a visitor are fewer: see web.Request.FieldsLimit
 	maxHead  = 8 << 10  // bytes before a part's content: its header, and text before the first part
@@ -66,8 +68,8 @@ var errMultipart = &record.Error{Fault: record.Malformed, Code: "malformed", Tex
 
 // ReadForm reads a multipart body (RFC 7578). The intake takes its files, and fields may come in any order.
 func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err error) {
-	media, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
-	if err != nil || media != "multipart/form-data" {
+	kind, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" {
 		return nil, &record.Error{
 			Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be multipart/form-data.",
 		}
@@ -76,8 +78,8 @@ func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err 
 		return nil, errMultipart
 	}
 	whole := int64(math.MaxInt64)
-	if m.File < whole/MaxParts-maxTexts {
-		whole = (m.File + maxTexts) * MaxParts
+	if m.File < whole/MaxFiles-maxTexts {
+		whole = (m.File + maxTexts) * MaxFiles
 	}
 	texts, head := c.FieldsLimit(maxTexts), int64(maxHead)
 	if err := c.Hold(head); err != nil { // for what the reader keeps of the heads
@@ -89,7 +91,7 @@ func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err 
 	parts := multipart.NewReader(from, params["boundary"])
 	fields = field.Object{}
 	misnamed := ""
-	for n := 0; ; n++ {
+	for others := 0; ; {
 		from.left = head
 		raw, err := parts.NextRawPart()
 		from.left = math.MaxInt64
@@ -101,12 +103,6 @@ func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err 
 		}
 		if err != nil {
 			return nil, unreadable(err)
-		}
-		if n == MaxParts {
-			return nil, &record.Error{
-				Fault: record.Malformed, Code: "malformed",
-				Text: "The multipart body has more than " + strconv.Itoa(MaxParts) + " parts.",
-			}
 		}
 		p, err := decode(raw)
 		if err != nil {
@@ -120,6 +116,15 @@ func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err 
 			}
 		}
 		if name == "file" {
+			if len(in.Files) == MaxFiles {
+				return nil, &record.Error{
+					Fault: record.Malformed, Code: "malformed",
+					Text: "The form has more than " + strconv.Itoa(MaxFiles) + " files. Send them in several forms.",
+				}
+			}
+			if err := c.Hold(media.Sniffed); err != nil {
+				return nil, err
+			}
 			if m.next != nil {
 				if err := m.next(); err != nil {
 					return nil, err
@@ -130,6 +135,13 @@ func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err 
 				return fields, err
 			}
 			continue
+		}
+		others++
+		if others > maxOther {
+			return nil, &record.Error{
+				Fault: record.Malformed, Code: "malformed",
+				Text: "The form has more than " + strconv.Itoa(maxOther) + " parts beside its files.",
+			}
 		}
 		if p.FileName() != "" {
 			misnamed = name
@@ -246,14 +258,3 @@ func nameless(p *multipart.Part) bool {
 	_, _, err := mime.ParseMediaType(said)
 	return said != "" && err != nil
 }
-
-// FileName is the name of the part's file. Browsers write a quote in it as %22 and line ends as
-// %0D and %0A (HTML standard, multipart/form-data encoding).
-func FileName(p *multipart.Part) string {
-	_, params, _ := mime.ParseMediaType(p.Header.Get("Content-Disposition"))
-	name := formEscapes.Replace(params["filename"])
-	name, _ = record.CleanFileName(name) // never fails
-	return name
-}
-
-var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "", "%0A", "", "%0d", "", "%0a", "")

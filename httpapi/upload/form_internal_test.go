@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime/multipart"
 	"mime/quotedprintable"
+	"net/textproto"
 	"strings"
 	"testing"
 
@@ -67,5 +68,34 @@ func TestTransferEncoding(t *testing.T) {
 				is.Equal(got, c.bytes)
 			}
 		})
+	}
+}
+
+// TestFileName: the name of a file in a form, in the forms that programs write it.
+func TestFileName(t *testing.T) {
+	t.Parallel()
+	for params, want := range map[string]string{
+		`filename="a b.txt"`:                                           "a b.txt",
+		`filename="say %22hi%22.txt"`:                                  `say "hi".txt`,
+		`filename="Größe.txt"`:                                         "Größe.txt",
+		"filename=\"Caf\xe9 M\xfcller.txt\"":                           "Café Müller.txt",
+		"filename=\"\xce\xf2\xf7\xb8\xf2.txt\"":                        "Отчёт.txt",
+		"filename=\"\x83e\x83X\x83g.txt\"":                             "テスト.txt",
+		`filename="a.txt"; filename*=UTF-8''%E2%82%AC%20rates.txt`:     "€ rates.txt",
+		`filename*=utf-8''%E2%82%AC.txt; filename=a.txt`:               "€.txt",
+		`filename*=iso-8859-1''caf%E9.pdf`:                             "café.pdf",
+		`filename*=windows-1251'ru'%CE%F2%F7%B8%F2.txt`:                "Отчёт.txt",
+		`filename*="GBK''%D6%D0%CE%C4.txt"`:                            "中文.txt",
+		`filename="=?utf-8?B?w5xidW5nLnR4dA==?="`:                      "Übung.txt",
+		`filename="=?utf-8?B?eA==?="; filename*=utf-8''%C3%9Cbung.txt`: "Übung.txt",
+		`filename="=?utf-8?Q?=C3=9Cbung?= =?utf-8?Q?_1.txt?="`:         "Übung 1.txt",
+		`filename="=?no.txt"`:                                          "=?no.txt",
+		`filename=""`:                                                  "file",
+		`filename="..\..\x.txt"`:                                       "x.txt",
+	} {
+		part := &multipart.Part{Header: textproto.MIMEHeader{"Content-Disposition": {`form-data; name="file"; ` + params}}}
+		if got := FileName(part); got != want {
+			t.Errorf("%s: got %q, want %q", params, got, want)
+		}
 	}
 }

@@ -78,8 +78,12 @@ func (in *Intake) Take(f *File, from io.Reader, m *Budget) error {
 		f.stage, to = stage, stage // which computes the sum itself
 	}
 
-	head, err := readHead(from)
-	ended := err == io.EOF //nolint:errorlint // readers return it bare
+	most := m.File
+	if m.more == nil {
+		most = min(most, m.Left)
+	}
+	head, err := readHead(io.LimitReader(from, most+1)) // a file that is cut off there is too large
+	ended := err == io.EOF                              //nolint:errorlint // readers return it bare
 	if err != nil && !ended {
 		return err
 	}

@@ -313,8 +313,8 @@ func earlierReceipts(c *web.Request, q *inbox.Request, key string) (a *jobs.Idem
 func reserveForm(c *web.Request, q *inbox.Request, from string, m *Budget) (*inbox.Reservation, error) {
 	told := c.R.ContentLength // -1 if the client does not say
 	minimum, first := max(0, told-formOverhead), int64(reserved)
-	if m.File < first/MaxParts { // the maximum for a body at this link
-		first = m.File * MaxParts
+	if m.File < first/MaxFiles { // the maximum for a body at this link
+		first = m.File * MaxFiles
 	}
 	if told >= 0 {
 		first = min(first, told)
@@ -322,7 +322,7 @@ func reserveForm(c *web.Request, q *inbox.Request, from string, m *Budget) (*inb
 	switch {
 	case minimum > m.Disk:
 		return nil, kv.ErrFull
-	case minimum/MaxParts > m.File:
+	case minimum/MaxFiles > m.File:
 		return nil, m.ErrTooLarge(m.File + 1)
 	}
 	return inbox.Reserve(c.Site.Store, c.R.Context(), q, from, minimum, first)
@@ -518,7 +518,7 @@ func showLink(c *web.Request, status int, q *inbox.Request, came []*inbox.Item, 
 	page := embed.UploadPage{
 		Base: c.Site.Prefix(), Slug: q.Slug, Title: q.Title, Description: q.Description, Owner: l.owner, Expires: q.Expires,
 		Approval: q.Approval, Color: q.Color, MaxFile: l.file, FileSize: c.Lang().Size(l.file), Left: l.left, Types: q.Types,
-		SiteKey: l.siteKey, Problem: problem,
+		SiteKey: l.siteKey, AtOnce: MaxFiles, Problem: problem,
 	}
 	if l.captcha != people.CaptchaNone {
 		page.Captcha = string(l.captcha)

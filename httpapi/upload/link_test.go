@@ -726,7 +726,7 @@ func TestMessageBounds(t *testing.T) {
 func TestPromisesAreNoLargerThanFiles(t *testing.T) {
 	t.Parallel()
 	a := apitest.Start(t)
-	_, slug := a.Ask(map[string]any{"maxTotalSize": 250 * upload.MaxParts, "maxFileSize": 100})
+	_, slug := a.Ask(map[string]any{"maxTotalSize": 250 * upload.MaxFiles, "maxFileSize": 100})
 	conn := half(a, slug, "Transfer-Encoding: chunked")
 	defer conn.Close()
 	a.Leave(slug, nil, nil, apitest.File("b", "", "y")).Want(201)

@@ -39,15 +39,29 @@ func TestNameOf(t *testing.T) {
 		{`attachment; filename="x.pdf"; filename*=ISO-8859-1'de'Gr%FC%DFe.pdf`, "https://example.org/x", "Grüße.pdf"},
 		{`attachment; filename*=windows-1252''%80.txt;size=1`, "https://example.org/x", "€.txt"},
 		{`attachment; filename=../a b/../.. `, "https://example.org/x", "file"},
+		{`attachment; filename*=Shift_JIS''%83e%83X%83g.txt`, "https://example.org/x", "テスト.txt"},
+		{`attachment; filename*=utf-8'en'%e2%82%ac.txt; filename="EUR.txt"`, "https://example.org/x", "€.txt"},
+		{`attachment; filename*=klingon''caf%E9.pdf`, "https://example.org/x", "café.pdf"},
+		{`attachment; filename="=?UTF-8?B?w5xidW5nLnR4dA==?="`, "https://example.org/x", "Übung.txt"},
+		{`attachment; filename="=?iso-8859-1?Q?caf=E9.pdf?="`, "https://example.org/x", "café.pdf"},
+		{`attachment; filename="=?klingon?B?eA==?="`, "https://example.org/x", "=?klingon?B?eA==?="},
+		{"attachment; filename=\"\xce\xf2\xf7\xb8\xf2.txt\"", "https://example.org/x", "Отчёт.txt"}, // Windows-1251
+		{"", "https://example.org/Bilder/Seite.jpg;jsessionid=15?__blob=normal&v=1", "Seite.jpg"},
+		{"", "https://example.org/a.jsp;JSESSIONID=0A1B.node1", "a.jsp"},
+		{"", "https://example.org/a.pdf;v=1.1;lang=en", "a.pdf"},
+		{"", "https://example.org/a;b.txt", "a;b.txt"},
+		{"", "https://example.org/a%3Bv=1.txt", "a;v=1.txt"},
+		{"", "https://example.org/;jsessionid=15", "example.org"},
+		{"", "https://example.org/caf%E9.pdf", "café.pdf"},
 		{`attachment; xfilename=a b`, "https://example.org/x", "x"},
 	} {
 		is := is.New(t)
 		u, err := url.Parse(c.address)
 		is.NoErr(err)
-		is.Equal(
-			nameOf(&http.Response{Header: http.Header{"Content-Disposition": {c.disposition}}, Request: &http.Request{URL: u}}),
-			c.want,
-		)
+		header := http.Header{"Content-Disposition": {c.disposition}}
+		got, said := nameOf(&http.Response{Header: header, Request: &http.Request{URL: u}})
+		is.Equal(got, c.want)
+		is.Equal(said, saidName(c.disposition) != "")
 	}
 }
 
@@ -58,7 +72,7 @@ func FuzzNameOf(f *testing.F) {
 	f.Add("attachment; filename=\"\xff\x00\r\n\"", "//")
 	f.Add(`attachment; filename*0="a"; filename*1="b"`, "\x00")
 	f.Fuzz(func(t *testing.T, disposition, path string) {
-		name := nameOf(&http.Response{
+		name, _ := nameOf(&http.Response{
 			Header:  http.Header{"Content-Disposition": {disposition}},
 			Request: &http.Request{URL: &url.URL{Scheme: "http", Host: "example.org", Path: path}},
 		})

@@ -9,6 +9,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -103,7 +104,7 @@ func (in *Intake) takeBody(c *web.Request, of *record.Record) error {
 	}
 	said := cmp.Or(query.Get("name"), saidName(c.R.Header.Get("Content-Disposition")))
 	f := &File{Claimed: c.R.Header.Get("Content-Type")}
-	f.Name, _ = record.CleanFileName(cmp.Or(said, old.(*record.File).OriginalName)) // the kind says so; never fails
+	f.Name = media.FileName(cmp.Or(said, old.(*record.File).OriginalName)) // the kind says so
 	budget, err := replaceBudget(c, of)
 	if err != nil {
 		return err

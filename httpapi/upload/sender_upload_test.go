@@ -24,6 +24,7 @@ import (
 	"kist/kv"
 	"kist/kv/inbox"
 	"kist/kv/kvtest/needs"
+	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -499,10 +500,10 @@ func TestSendingTypes(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	_, slug := a.Ask(map[string]any{"maxUploads": 1, "allowedTypes": []string{"image/png"}})
-	png, html := "\x89PNG\r\n\x1a\n"+strings.Repeat("x", 992), "<html>"+strings.Repeat("x", 994)
+	png, html := "\x89PNG\r\n\x1a\n"+strings.Repeat("x", 7992), "<html>"+strings.Repeat("x", 7994)
 	for name, pieces := range map[string][]int{
-		"at once": {1000}, "the beginning first": {600, 400}, "in small ones": {3, 4, 504, 1, 488},
-		"by the byte": {511, 1, 488},
+		"at once": {8000}, "the beginning first": {4800, 3200}, "in small ones": {3, 4, media.Sniffed - 8, 1, 3904},
+		"by the byte": {media.Sniffed - 1, 1, 3904},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -511,7 +512,7 @@ func TestSendingTypes(t *testing.T) {
 			for _, n := range pieces {
 				got := a.SendPiece(at, offset, html[offset:offset+n])
 				offset += n
-				if offset >= 512 {
+				if offset >= media.Sniffed {
 					is.Equal(got.Want(415).Code(), "type_not_allowed")
 					refused = true
 					break

@@ -24,6 +24,7 @@ import (
 	"kist/kv/field"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
+	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -1130,8 +1131,7 @@ func (m metadata) text(name string) string {
 }
 
 func (m metadata) fileName() string {
-	name, _ := record.CleanFileName(m.text("filename")) // never fails
-	return name
+	return media.FileName(m.text("filename"))
 }
 
 // ofSender is the part that is kept of a sender's upload: known names with values that are not long.

@@ -238,7 +238,7 @@ func Tar(r io.Reader) Rows {
 
 // fileRow is a row for a file. Its name is a path with either kind of slash.
 func fileRow(name string, mode fs.FileMode, changed time.Time, open func() (io.ReadCloser, error)) Row {
-	way := strings.FieldsFunc(strings.ReplaceAll(clean(name), `\`, "/"), func(r rune) bool { return r == '/' })
+	way := strings.FieldsFunc(strings.ReplaceAll(clean(media.Name(name)), `\`, "/"), func(r rune) bool { return r == '/' })
 	way = slices.DeleteFunc(way, func(part string) bool { return part == "." || part == ".." })
 	at := strings.Join(way, "/")
 	switch {
