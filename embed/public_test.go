@@ -177,7 +177,7 @@ func TestUploadPage(t *testing.T) {
 	is := is.New(t)
 	page := UploadPage{
 		Base: "/kist", Slug: "abc", Title: "Photos", Owner: "Ann", FileSize: "1 MB", Left: 2,
-		Types: []string{"image/*", ".pdf"}, Color: "#0F6B5C",
+		Types: []string{"image/*", ".pdf"}, Color: "#0F6B5C", AtOnce: 300,
 	}
 	html := render(t, page)
 	is.True(strings.Contains(html, `method="post" enctype="multipart/form-data" action="/kist/up/abc"`))
@@ -185,10 +185,11 @@ func TestUploadPage(t *testing.T) {
 	is.True(strings.Contains(html, `fill="#0F6B5C"`))
 	is.True(strings.Contains(html, "<li>At most 1 MB per file.</li>\n<li>Only image/*, .pdf.</li>\n"))
 	is.True(strings.Contains(html, ">You can send 2 more files.</li>"))
-	is.True(!strings.Contains(html, "noscript"))
+	is.True(!strings.Contains(html, "checks that you are not a bot"))
+	is.True(strings.Contains(html, "<noscript><p class=\"soft\">At most 300 files at a time."))
 	is.True(!strings.Contains(page.Policy(), "http"))
 	page.Captcha = "pow"
-	is.True(strings.Contains(render(t, page), "<noscript>"))
+	is.True(strings.Contains(render(t, page), "checks that you are not a bot"))
 	is.True(!strings.Contains(page.Policy(), "http"))
 	page.Captcha = "turnstile"
 	is.True(strings.Contains(page.Policy(), "frame-src https://challenges.cloudflare.com;"))

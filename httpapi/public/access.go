@@ -3,9 +3,11 @@ package public
 import (
 	"bytes"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"kist/embed"
 	"kist/httpapi/grant"
@@ -159,12 +161,15 @@ func refuse(c *web.Request, r *record.Record, then string, err error) error {
 // that it is needed, and else with err.
 func RefuseItem(c *web.Request, r *record.Record, err error) error { return refuse(c, r, "", err) }
 
-// CheckItemPassword checks a password for an item against a hash. proves is Guess.Proves.
+// CheckItemPassword checks a password for an item against a hash. It may come from a header. proves is Guess.Proves.
 func CheckItemPassword(c *web.Request, item, hash, password string, proves bool) error {
-	if len(password) > field.MaxSecret { // no password is longer, so this is no guess
+	meant := meanings(password)
+	if len(meant) == 0 { // no password is longer, so this is no guess
 		return errWrong
 	}
-	right, err := session.CheckPassword(c, session.Guess{At: item, Hash: hash, Password: password, Proves: proves})
+	right, err := session.CheckPassword(
+		c, session.Guess{At: item, Hash: hash, Password: meant[0], Or: meant[1:], Proves: proves},
+	)
 	if err != nil {
 		return err
 	}
@@ -172,6 +177,36 @@ func CheckItemPassword(c *web.Request, item, hash, password string, proves bool)
 		return errWrong
 	}
 	return nil
+}
+
+// PasswordHeader says how a header has a password, for readers of the document.
+const PasswordHeader = "It is in UTF-8 or ISO 8859-1, or it is UTF-8 that is percent-encoded, as encodeURIComponent does it."
+
+// MaxPasswordHeader is how long the longest password is when it is percent-encoded.
+const MaxPasswordHeader = 3 * field.MaxSecret
+
+// meanings are the passwords that a header may mean: what it says in UTF-8, or in ISO 8859-1 as browsers send it
+// (Fetch standard, "isomorphic encode"), and that percent-decoded, because they can send no other letters. Too long ones
+// are left out.
+func meanings(header string) (all []string) {
+	if len(header) > MaxPasswordHeader {
+		return nil
+	}
+	if !utf8.ValidString(header) {
+		latin1 := make([]rune, len(header))
+		for i := range len(header) {
+			latin1[i] = rune(header[i])
+		}
+		header = string(latin1)
+	}
+	if len(header) <= field.MaxSecret {
+		all = append(all, header)
+	}
+	plain, err := url.PathUnescape(header)
+	if err == nil && plain != header && utf8.ValidString(plain) && len(plain) <= field.MaxSecret {
+		all = append(all, plain)
+	}
+	return all
 }
 
 var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}

@@ -492,8 +492,8 @@ func (f *PasswordForm) Fields(s *field.Set) {
 }
 
 var sharePassword = web.Param{
-	In: "header", Name: "x-share-password", Doc: "Password of the item, if it has one.",
-	Schema: web.Object{"type": "string", "maxLength": field.MaxSecret}, Example: "open sesame",
+	In: "header", Name: "x-share-password", Doc: "Password of the item, if it has one. " + PasswordHeader,
+	Schema: web.Object{"type": "string", "maxLength": MaxPasswordHeader}, Example: "open sesame",
 }
 
 func ReadShared(k *record.Kind) web.Operation {

@@ -20,9 +20,10 @@ type Guess struct {
 	At       string // what the password is for
 	Hash     string // what it must match; "" matches nothing and costs the same
 	Password string
-	device   string // the browser, if it has signed in to the account before; otherwise ""
-	Proves   bool   // a proof of work allows guesses beyond limit.Overall
-	oneTime  bool   // it is a one-time code, of which there are few wrong ones a day
+	Or       []string // other passwords that the same input may mean
+	device   string   // the browser, if it has signed in to the account before; otherwise ""
+	Proves   bool     // a proof of work allows guesses beyond limit.Overall
+	oneTime  bool     // it is a one-time code, of which there are few wrong ones a day
 }
 
 // CheckPassword reports whether a guess is right. It counts wrong guesses: a network with
@@ -34,7 +35,7 @@ type Guess struct {
 // neither stop it nor count its guesses (OWASP, "Device cookies").
 func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
 	return check(c, g, func(seat people.Seat) (bool, error) {
-		return c.Site.Passwords.Check(c.R.Context(), seat, g.Hash, g.Password)
+		return c.Site.Passwords.Check(c.R.Context(), seat, g.Hash, append([]string{g.Password}, g.Or...)...)
 	})
 }
 

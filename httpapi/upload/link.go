@@ -28,8 +28,8 @@ import (
 
 var (
 	uploadPassword = web.Param{
-		In: "header", Name: "x-upload-password", Doc: "Password of the link, if it has one.",
-		Schema: web.Object{"type": "string", "maxLength": field.MaxSecret}, Example: "open sesame",
+		In: "header", Name: "x-upload-password", Doc: "Password of the link, if it has one. " + public.PasswordHeader,
+		Schema: web.Object{"type": "string", "maxLength": public.MaxPasswordHeader}, Example: "open sesame",
 	}
 	captchaArgs = []web.Param{
 		{

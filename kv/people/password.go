@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/crypto/argon2"
+	"golang.org/x/text/unicode/norm"
 
 	"kist/blobs/flight"
 	"kist/kv"
@@ -30,14 +31,16 @@ const (
 )
 
 // CheckPassword is the rule for a new password of an account: one line of at most maxPassword bytes of UTF-8, of which
-// MinPassword characters remain. It must not be common. The password is kept as given, so it must be something that a
+// MinPassword characters remain. It must not be common. Nothing is taken away from it, so it must be something that a
 // person can type into one line again. names are what strangers know: the user's name and that of the server. common
 // reports whether many people use a password in lower case.
 func CheckPassword(t string, names []string, common func(string) bool) error {
+	length := len(t)
+	t = prepared(t)
 	switch {
 	case utf8.RuneCountInString(t) < MinPassword:
 		return fmt.Errorf("must be at least %d characters long", MinPassword)
-	case len(t) > maxPassword:
+	case length > maxPassword:
 		return fmt.Errorf("must be at most %d bytes long", maxPassword)
 	case !utf8.ValidString(t):
 		return errors.New("must be valid UTF-8")
@@ -50,6 +53,21 @@ func CheckPassword(t string, names []string, common func(string) bool) error {
 			"and the names of user and server count as one character. Choose another")
 	}
 	return nil
+}
+
+// prepared is a password in the form that is hashed. One that is typed on another keyboard is the same: letters may be
+// composed or not, and spaces of any width are spaces (RFC 8265, section 4.2, OpaqueString). Unlike there, no character
+// is refused.
+func prepared(password string) string {
+	if !utf8.ValidString(password) {
+		return password
+	}
+	return norm.NFC.String(strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Zs, r) {
+			return ' '
+		}
+		return r
+	}, password))
 }
 
 // keyRows are characters that follow one another on a keyboard. Alphabets and digits follow by their numbers.
@@ -247,30 +265,48 @@ func (p *Passwords) Hash(ctx context.Context, owner, password string) (string, e
 	defer leave()
 	salt := make([]byte, argonSalt)
 	kv.Random(salt)
-	sum := argon2.IDKey([]byte(password), salt, p.Passes, p.Memory, argonLanes, argonSum)
+	sum := argon2.IDKey([]byte(prepared(password)), salt, p.Passes, p.Memory, argonLanes, argonSum)
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.Memory, p.Passes, argonLanes,
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(sum)), nil
 }
 
-// Check reports whether the password matches the PHC string. Given an empty string
-// it does the same work and reports false, so that its timing does not reveal
-// whether there is a password.
-func (p *Passwords) Check(ctx context.Context, seat Seat, phc, password string) (bool, error) {
+// Check reports whether one of the passwords matches the PHC string; several are
+// what one input may mean. Given an empty string it does the same work and reports
+// false, so that its timing does not reveal whether there is a password.
+func (p *Passwords) Check(ctx context.Context, seat Seat, phc string, passwords ...string) (bool, error) {
 	leave, err := p.enter(ctx, seat, placesOfSeat)
 	if err != nil {
 		return false, err
 	}
 	defer leave()
-	if phc == "" {
-		argon2.IDKey([]byte(password), make([]byte, argonSalt), p.Passes, p.Memory, argonLanes, argonSum)
-		return false, nil
+	h := hash{memory: p.Memory, passes: p.Passes, lanes: argonLanes, salt: make([]byte, argonSalt)}
+	length := uint32(argonSum)
+	if phc != "" {
+		if h, err = parseHash(phc); err != nil {
+			return false, err
+		}
+		length = uint32(len(h.sum))
 	}
-	h, err := parseHash(phc)
-	if err != nil {
-		return false, err
+
+	for _, spelling := range spellings(passwords) {
+		got := argon2.IDKey([]byte(spelling), h.salt, h.passes, h.memory, h.lanes, length)
+		if subtle.ConstantTimeCompare(got, h.sum) == 1 {
+			return true, nil
+		}
 	}
-	got := argon2.IDKey([]byte(password), h.salt, h.passes, h.memory, h.lanes, uint32(len(h.sum)))
-	return subtle.ConstantTimeCompare(got, h.sum) == 1, nil
+	return false, nil
+}
+
+// spellings are the texts whose hashes may be that of one of the passwords: each as it is hashed today, and the first
+// also as it was typed, because hashes of former versions are of that.
+func spellings(passwords []string) (all []string) {
+	for i, password := range passwords {
+		all = append(all, prepared(password))
+		if i == 0 && all[0] != password {
+			all = append(all, password)
+		}
+	}
+	return all
 }
 
 // hash is a parsed PHC string.

@@ -1,11 +1,13 @@
 package people_test
 
 import (
+	"encoding/base64"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+	"golang.org/x/crypto/argon2"
 
 	"kist/kv/people"
 )
@@ -22,6 +24,7 @@ func TestCheckPassword(t *testing.T) {
 		{"longest", strings.Repeat("correct horse ba", 64), true},
 		{"too long", strings.Repeat("correct horse ba", 64) + "x", false},
 		{"spaces", " a q c p ", true},
+		{"letters with their accents behind them", "e\u0301e\u0301e\u0301e\u0301", false},
 		{"tab", "axc\tdrfgh", false},
 		{"two lines", "axcd\nerfgh", false},
 		{"NUL", "axcd\x00efrgh", false},
@@ -141,4 +144,51 @@ func TestValidHash(t *testing.T) {
 		is.True(!people.ValidHash(strings.Replace(hash, "m=19456,t=2,p=1", bad, 1)))
 	}
 	is.True(!people.ValidHash(hash + strings.Repeat("A", 200)))
+}
+
+// TestPasswordSpellings: a password is the same on every keyboard.
+func TestPasswordSpellings(t *testing.T) {
+	is := is.New(t)
+	ctx := t.Context()
+	p := people.NewPasswords()
+	p.Memory, p.Passes = 64, 1
+	for _, c := range []struct {
+		set, typed string
+		right      bool
+	}{
+		{"Größe 12345", "Gro\u0308ße 12345", true},
+		{"Gro\u0308ße 12345", "Größe 12345", true},
+		{"passé", "passe\u0301", true},
+		{"한국어", "\u1112\u1161\u11ab\u1100\u116e\u11a8\u110b\u1165", true},
+		{"パスワード", "ハ\u309aスワート\u3099", true},
+		{"two words", "two\u00a0words", true},
+		{"two\u3000words", "two words", true},
+		{"👩\u200d👩\u200d👧", "👩\u200d👩\u200d👧", true},
+		{" blanks  inside ", " blanks  inside ", true},
+		{" blanks  inside ", "blanks inside", false},
+		{"Größe", "Grosse", false},
+		{"größe", "Größe", false},
+		{"\xff\xfe", "\xff\xfe", true},
+		{"ﬁne", "fine", false},
+	} {
+		phc, err := p.Hash(ctx, "ann", c.set)
+		is.NoErr(err)
+		got, err := p.Check(ctx, people.Seat{}, phc, c.typed)
+		is.NoErr(err)
+		if got != c.right {
+			t.Errorf("%q for %q: %t", c.typed, c.set, got)
+		}
+		got, err = p.Check(ctx, people.Seat{}, phc, "another", c.typed)
+		is.NoErr(err)
+		is.Equal(got, c.right) // as what the input may also mean
+	}
+
+	// A former version hashed what was typed.
+	const typed = "Gro\u0308ße 12345"
+	salt := []byte("0123456789abcdef")
+	before := "$argon2id$v=19$m=64,t=1,p=1$" + base64.RawStdEncoding.EncodeToString(salt) + "$" +
+		base64.RawStdEncoding.EncodeToString(argon2.IDKey([]byte(typed), salt, 1, 64, 1, 32))
+	right, err := p.Check(ctx, people.Seat{}, before, typed)
+	is.NoErr(err)
+	is.True(right)
 }
