@@ -647,6 +647,17 @@ func TestBrowserShare(t *testing.T) {
 	b.click("dialog .visits summary")
 	b.until(`document.querySelectorAll('dialog .log li').length === 1 && document.querySelector('dialog .visits').innerText.includes('example.org')`)
 	b.until(`document.querySelector('.curve polyline').getAttribute('points').endsWith(',0.0')`)
+
+	// "One view" lets one more visitor in, however many there were.
+	for range 2 {
+		b.Visit("/v/" + slug).Want(200)
+	}
+	becomes(b.App, "notes", "views", 3.0)
+	b.press("One view")
+	becomes(b.App, "notes", "maxViews", 1.0)
+	b.until(`document.querySelector('#main .item .meta').textContent.includes('0 of 1')`)
+	b.press("One view") // takes it back
+	becomes(b.App, "notes", "maxViews", nil)
 }
 
 // TestBrowserShareTyped: what is typed into a condition and not applied is saved before the link is copied, before another

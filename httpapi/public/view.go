@@ -120,7 +120,7 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 		return v, err
 	}
 	v.Open = r.OpenToAll()
-	v.Left = r.Limit - v.Shown.Views
+	v.Left = r.Limit - v.Shown.Used
 	address, by := pictureOf(body)
 	if _, got := c.Site.Pictures.Get(address); got && (r.Limit == 0 || owned || r != item) {
 		v.Cover = "/t/" + at + "?" + sizeParam + "=picture"

@@ -270,3 +270,31 @@ func TestActivity(t *testing.T) {
 	is.Equal(len(paged), len(whole))
 	is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/admin/activity?cursor=AQ", Raw: true}).Status, 400)
 }
+
+// A limit counts what is opened from when it is set. All views go on beside it.
+func TestViewsOfLimit(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	id := a.Post("/api/v1/notes", `{"content":"c","slug":"shore","isPublic":true}`).Want(201).Text("data.id")
+	counted := func(views, ofLimit float64) {
+		t.Helper()
+		apitest.Eventually(t, "the views are not counted", func() bool {
+			return a.Get("/api/v1/notes/"+id).Want(200).At("data.views") == views
+		})
+		is.Equal(a.Get("/api/v1/notes/"+id).Want(200).At("data.viewsOfLimit"), ofLimit)
+	}
+	for range 5 {
+		a.Visit("/v/shore").Want(200)
+	}
+	counted(5, 0)
+
+	a.Patch("/api/v1/notes/"+id, `{"maxViews":2}`).Want(200)
+	counted(5, 0)
+	a.Visit("/v/shore").Want(200)
+	counted(6, 1)
+	is.True(strings.Contains(string(a.Get("/v/shore").Want(200).Body), "1 of 2"))
+	a.Visit("/v/shore").Want(200)
+	counted(7, 2)
+	a.Visit("/v/shore").Want(410)
+}

@@ -239,7 +239,7 @@ func noticeOf(t testing.TB, k *record.Kind, text string) *jobs.Notice {
 	r := record.Record{ID: theEvent.ID, Owner: theEvent.ID, Kind: k, Created: theEvent.At, Updated: theEvent.At}
 	r.Slug = "summer-24"
 	r.SetBody(b)
-	n := jobs.NoticeOf(&record.Shown{Record: r, Views: 3, TagList: []record.Tag{{Name: "a"}, {Name: "[b](http://evil)"}}})
+	n := jobs.NoticeOf(&record.Shown{Record: r, Views: 9, Used: 3, TagList: []record.Tag{{Name: "a"}, {Name: "[b](http://evil)"}}})
 	return &n
 }
 
@@ -269,7 +269,7 @@ func TestJSONBody(t *testing.T) {
 	is.Equal(v.Data.Title+v.Data.Content+v.Data.Kind, "Tcnote")
 	is.Equal(v.Data.URL, "https://kist.example.org/v/summer-24")
 	is.Equal(len(v.Data.Tags), 2)
-	is.Equal(v.Data.Views, 3)
+	is.Equal(v.Data.Views, 9)
 	is.True(v.Data.Password == nil)
 	m.Notice = &jobs.Notice{}
 	body, err = m.Body(jobs.FormatJSON, "", "")

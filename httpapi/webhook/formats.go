@@ -93,7 +93,7 @@ func factsOf(v *record.Shown, b record.Body) []fact {
 	}
 	add("Public", public, true)
 	if v.Limit > 0 {
-		add("Views", fmt.Sprintf("%d of %d", v.Views, v.Limit), true)
+		add("Views", fmt.Sprintf("%d of %d", v.Used, v.Limit), true)
 	}
 	add("Folder", v.FolderName, true)
 	var tags []string

@@ -798,7 +798,8 @@ func Slug(tx *kv.Tx, slug string) (*record.Record, error) {
 // Show fills v with the record, its tags, folder, page and views. r may have been
 // read in an earlier transaction: a tag or a folder deleted since is left out.
 func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
-	v.Record, v.Views = *r, recordViews(tx, r).total
+	seen := recordViews(tx, r)
+	v.Record, v.Views, v.Used = *r, seen.total, seen.used
 	v.TagList = v.TagList[:0]
 	for _, id := range r.Tags {
 		t, err := tag(tx, r.Owner, id)

@@ -71,6 +71,7 @@ type Notice struct {
 	Key    []byte       `json:"Key,omitempty"`
 	Row    []byte       `json:"Row,omitempty"`
 	Views  int64        `json:"Views,omitempty"`
+	Used   int64        `json:"Used,omitempty"`
 	Tags   []record.Tag `json:"Tags,omitempty"`
 	Folder string       `json:"Folder,omitempty"`
 	Page   *record.Page `json:"Page,omitempty"` // of a bookmark
@@ -87,7 +88,7 @@ type Notice struct {
 // NoticeOf returns a notice with the current state of a record.
 func NoticeOf(v *record.Shown) Notice {
 	n := Notice{
-		Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views,
+		Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Used: v.Used,
 		Tags: v.TagList, Folder: v.FolderName, NeverStrip: v.NeverStrip,
 	}
 	switch v.Kind {
@@ -107,7 +108,9 @@ func (n *Notice) Shown() (*record.Shown, error) {
 	if err != nil {
 		return nil, fmt.Errorf("notice: %w", err)
 	}
-	v := &record.Shown{Record: *r, Views: n.Views, TagList: n.Tags, FolderName: n.Folder, NeverStrip: n.NeverStrip}
+	v := &record.Shown{
+		Record: *r, Views: n.Views, Used: n.Used, TagList: n.Tags, FolderName: n.Folder, NeverStrip: n.NeverStrip,
+	}
 	if n.Page != nil {
 		v.Page = *n.Page
 	}

@@ -13,6 +13,7 @@ import (
 type Shown struct {
 	Record
 	Views      int64
+	Used       int64 // views that count against Limit
 	TagList    []Tag // in the order of Record.Tags
 	FolderName string
 	Page       Page // of a bookmark; the zero Page is unknown
@@ -78,6 +79,8 @@ func (v *Shown) Fields(s *field.Set) {
 	}
 	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly, field.Counter).
 		Says("How many times others have opened it.", `3`)
+	s.Number("viewsOfLimit", &v.Used, 0, 1<<53, field.ReadOnly, field.Counter).
+		Says("How many of these count against the limit. It starts at 0 when the item gets a limit.", `1`)
 	s.Count(k.Limit, &v.Limit).Says("How many times others may open it; null is no limit.", `10`)
 	field.MaybeChoice(s, "maxViewsAction", &v.AtLimit, Actions).
 		Says("What happens when the limit is reached; null is make_private.", `"make_private"`)

@@ -89,8 +89,8 @@ export function sharing(r) {
   if (over) out.push(h('span.badge.warn', {}, t('list.expired')));
   else if (r.expiresAt) out.push(t('list.expires', { when: ago(r.expiresAt) }));
   if (r.hasPassword) out.push(h('span', { title: t('list.needsPassword') }, icon('lock'), ' ', t('list.password')));
-  const n = r[k.counter] ?? 0;
-  if (r[k.limit]) out.push(t(k.counter === 'clicks' ? 'list.ofClicks' : 'list.ofViews', { some: n, n: r[k.limit] }));
+  const n = r[k.counter] ?? 0, some = r.viewsOfLimit ?? 0;
+  if (r[k.limit]) out.push(t(k.counter === 'clicks' ? 'list.ofClicks' : 'list.ofViews', { some, n: r[k.limit] }));
   else if (n || k.counter === 'clicks') out.push(visits(k, n));
   return out;
 }

@@ -164,7 +164,8 @@ export function termsOf(item, change) {
   }
 
   function draw() {
-    const r = item(), k = kindOf(r), once = (r[k.counter] ?? 0) + 1;
+    // An item that gets a limit starts to count at 0. One that has a limit goes on.
+    const r = item(), k = kindOf(r), once = r[k.limit] ? (r.viewsOfLimit ?? 0) + 1 : 1;
     const outside = () => all('button', node).filter((b) => !b.closest('.part'));
     const active = document.activeElement, focused = outside().indexOf(active);
     if (editor?.name !== open) editor = open ? formOf(open) : null;
