@@ -118,40 +118,43 @@ func (s standing) top() bool { return s.command.Type == kong.ApplicationNode }
 // choices are the words that may stand there next. begun tells a flag from other words.
 func (s standing) choices(begun string) []choice {
 	var all []choice
-	values := func(v *kong.Value) []choice {
-		if v.Enum == "" {
-			return nil
-		}
-		for _, t := range v.EnumSlice() {
-			all = append(all, choice{t, ""})
-		}
-		return all
-	}
-	if s.flag != nil {
+	switch {
+	case s.flag != nil:
 		return values(s.flag.Value)
-	}
-	if strings.HasPrefix(begun, "-") {
+	case strings.HasPrefix(begun, "-"):
 		for _, f := range flagsOf(s.command) {
 			all = append(all, choice{"--" + f.Name, f.Help})
 		}
 		return all
-	}
-
-	for _, child := range s.command.Children {
-		if !child.Hidden && s.given == 0 {
-			all = append(all, choice{child.Name, child.Help})
-		}
-	}
-	if s.top() && s.given == 0 {
-		all = append(all, choice{"help", "Print a page of the handbook, or the help of a command."})
-	}
-	if s.help {
+	case s.help:
 		for _, t := range embed.Topics() {
 			all = append(all, choice{t.Name, t.Summary})
 		}
-	}
-	if s.given < len(s.command.Positional) {
+		return all
+	case s.given < len(s.command.Positional):
 		return values(s.command.Positional[s.given])
+	case s.given > 0:
+		return nil
+	}
+
+	for _, child := range s.command.Children {
+		if !child.Hidden {
+			all = append(all, choice{child.Name, child.Help})
+		}
+	}
+	if s.top() {
+		all = append(all, choice{"help", "Print a page of the handbook, or the help of a command."})
+	}
+	return all
+}
+
+// values are the choices of a flag or an argument that takes one of a fixed set.
+func values(v *kong.Value) (all []choice) {
+	if v.Enum == "" {
+		return nil
+	}
+	for _, t := range v.EnumSlice() {
+		all = append(all, choice{t, ""})
 	}
 	return all
 }
