@@ -122,7 +122,7 @@ func namesIn(value json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(object))
 }
 
-// maxSaid bounds what the log shows of claims, in bytes.
+// maxSaid bounds the claims in a line of the log, in bytes.
 const maxSaid = 512
 
 // refusal says for the log what the issuer said in place of AllowGroup.

@@ -395,7 +395,9 @@ func TestOIDCGroups(t *testing.T) {
 func TestOIDCClaims(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p, with := withProvider(t, func(o *oidc.Options) { o.AllowGroup, o.GroupsClaim, o.Create = "family", "realm.roles", true })
+	p, with := withProvider(t, func(o *oidc.Options) {
+		o.AllowGroup, o.GroupsClaim, o.Create = "family", "realm.roles", true
+	})
 	a := apitest.Start(t, with)
 	for name, row := range map[string]struct {
 		token  map[string]any // instead of what the provider says in the ID token
@@ -426,8 +428,16 @@ func TestOIDCClaims(t *testing.T) {
 			true, nil, 403,
 			"the claim realm.roles has x, z, and not family; there is no user info: 403 Forbidden",
 		},
-		"empty":                    {map[string]any{"realm": map[string]any{"roles": []string{}}}, false, nil, 403, "the claim realm.roles is empty"},
-		"another claim":            {map[string]any{"groups": "family"}, false, nil, 403, "there is no claim realm.roles with the group family; the claims are amr, "},
+		"empty": {
+			map[string]any{"realm": map[string]any{"roles": []string{}}},
+			false, nil, 403,
+			"the claim realm.roles is empty",
+		},
+		"another claim": {
+			map[string]any{"groups": "family"},
+			false, nil, 403,
+			"there is no claim realm.roles with the group family; the claims are amr, ",
+		},
 		"unknown and no user info": {nil, true, nil, 503, "cannot be reached"},
 	} {
 		p.Set(func() {

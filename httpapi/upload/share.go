@@ -92,7 +92,9 @@ func sharedRecord(title, text, link string) (*record.Kind, field.Object) {
 
 // addresses are what may be addresses in a text. Blanks and quotes end them, and so do the signs of
 // scripts that write no blanks.
-var addresses = regexp.MustCompile(`(?i)https?://[^\s\p{Z}\p{Cc}<>"“”„«»「」『』【】（）《》〈〉，。！？；：、…]+`)
+var addresses = regexp.MustCompile(
+	`(?i)https?://[^\s\p{Z}\p{Cc}<>"“”„«»「」『』【】（）《》〈〉，。！？；：、…]+`,
+)
 
 const quotes = `"'“”„‘’‚«»‹›`
 

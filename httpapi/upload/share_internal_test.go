@@ -14,7 +14,7 @@ import (
 // TestSharedRecord reads shares as apps send them.
 func TestSharedRecord(t *testing.T) {
 	t.Parallel()
-	const a = "https://x.example/a"
+	const a, b = "https://x.example/a", "https://y.example/b"
 	long := strings.Repeat("word ", record.MaxDescription/5)
 	type want struct{ url, title, rest string } // rest is the description, or the content of a note
 	for name, row := range map[string]struct {
@@ -45,10 +45,10 @@ func TestSharedRecord(t *testing.T) {
 		"brackets of the address":  {"", "See (https://x.example/a_(b))", "", want{"https://x.example/a_(b)", "See", ""}},
 		"no blanks":                {"", "看这个：" + a + "，很好", "", want{a, "看这个", "很好"}},
 		"capitals":                 {"", "HTTPS://X.example/a", "", want{a, "", ""}},
-		"address in the query":     {"", a + "?u=https://y.example/b", "", want{a + "?u=https://y.example/b", "", ""}},
-		"two, the second last":     {"", "https://y.example/b " + a, "", want{a, "https://y.example/b", ""}},
-		"two, words last":          {"", a + " App: https://y.example/app now", "", want{a, "", "App: https://y.example/app now"}},
-		"two fields":               {"https://y.example/b", "", a, want{a, "https://y.example/b", ""}},
+		"address in the query":     {"", a + "?u=" + b, "", want{a + "?u=" + b, "", ""}},
+		"two, the second last":     {"", b + " " + a, "", want{a, b, ""}},
+		"two, words last":          {"", a + " App: " + b + " now", "", want{a, "", "App: " + b + " now"}},
+		"two fields":               {b, "", a, want{a, b, ""}},
 		"words in the url field":   {"", "", "Look " + a, want{a, "Look", ""}},
 		"not an address":           {"", "", "javascript:alert(1)", want{"", "", "javascript:alert(1)"}},
 		"no host":                  {"", "http:// and https://", "", want{"", "", "http:// and https://"}},

@@ -30,7 +30,10 @@ func TestShareTarget(t *testing.T) {
 		{map[string]string{"text": "Look at this https://go.dev/b"}, "/bookmarks/", "bookmarks", "title", "Look at this"},
 		{map[string]string{"title": "T", "text": "Look https://go.dev/c"}, "/bookmarks/", "bookmarks", "description", "Look"},
 		{map[string]string{"text": "milk\nand bread"}, "/notes/", "notes", "content", "milk\nand bread"},
-		{map[string]string{"title": strings.Repeat("x", 600), "text": "t"}, "/notes/", "notes", "title", strings.Repeat("x", 512)},
+		{
+			map[string]string{"title": strings.Repeat("x", 600), "text": "t"},
+			"/notes/", "notes", "title", strings.Repeat("x", 512),
+		},
 		{map[string]string{"url": "javascript:alert(1)"}, "/notes/", "notes", "content", "javascript:alert(1)"},
 	} {
 		got := a.Do(a.ShareSheet(c.fields)).Want(303)
@@ -41,7 +44,10 @@ func TestShareTarget(t *testing.T) {
 	}
 	is.Equal(a.Do(a.ShareSheet(map[string]string{"title": ""})).Want(303).Header.Get("Location"), "/")
 
-	got := a.Do(a.ShareSheet(map[string]string{"text": "from the phone"}, apitest.File("a.txt", "text/plain", "aaa"), apitest.File("b.txt", "text/plain", "bbb"))).Want(303)
+	got := a.Do(a.ShareSheet(
+		map[string]string{"text": "from the phone"},
+		apitest.File("a.txt", "text/plain", "aaa"), apitest.File("b.txt", "text/plain", "bbb"),
+	)).Want(303)
 	is.Equal(got.Header.Get("Location"), "/files")
 	files := a.Get("/api/v1/files").Want(200)
 	is.Equal(files.At("total"), 2.0)
