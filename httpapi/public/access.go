@@ -180,14 +180,15 @@ func CheckItemPassword(c *web.Request, item, hash, password string, proves bool)
 }
 
 // PasswordHeader says how a header has a password, for readers of the document.
-const PasswordHeader = "It is in UTF-8 or ISO 8859-1, or it is UTF-8 that is percent-encoded, as encodeURIComponent does it."
+const PasswordHeader = "It is in UTF-8 or ISO 8859-1, or it is UTF-8 that is percent-encoded, " +
+	"as encodeURIComponent does it."
 
 // MaxPasswordHeader is how long the longest password is when it is percent-encoded.
 const MaxPasswordHeader = 3 * field.MaxSecret
 
 // meanings are the passwords that a header may mean: what it says in UTF-8, or in ISO 8859-1 as browsers send it
-// (Fetch standard, "isomorphic encode"), and that percent-decoded, because they can send no other letters. Too long ones
-// are left out.
+// (Fetch standard, "isomorphic encode"), and that percent-decoded, because they can send no other letters. Too long
+// ones are left out.
 func meanings(header string) (all []string) {
 	if len(header) > MaxPasswordHeader {
 		return nil

@@ -719,7 +719,8 @@ func TestTextInAnyCharset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			slug := a.Upload(map[string]string{"isPublic": "true"}, apitest.File(c.file, "application/octet-stream", c.bytes)).Want(201).Text("slug")
+			sent := a.Upload(map[string]string{"isPublic": "true"}, apitest.File(c.file, "application/octet-stream", c.bytes))
+			slug := sent.Want(201).Text("slug")
 			page := strings.ReplaceAll(string(a.Visit("/v/"+slug).Want(200).Body), ` dir="auto"`, "")
 			if !strings.Contains(page, c.shown) {
 				t.Errorf("the page does not show %q: %s", c.shown, page)

@@ -59,7 +59,7 @@ func CharsetAtStart(r io.Reader) (Charset, error) {
 const (
 	maxSurveyed = 64 << 10 // bytes of a text whose beginning is enough
 	maxHead     = 1 << 10  // bytes in which a text declares its charset (WHATWG HTML, 13.2.3.2)
-	maxSample   = 8 << 10  // bytes from which a charset is guessed
+	maxSample   = 2 << 10  // bytes from which a charset is guessed
 	after       = 4        // bytes after one beyond ASCII that may belong to the same character
 )
 
@@ -170,7 +170,7 @@ func (s *survey) charset(contentType string) Charset {
 	if strings.HasPrefix(head, "\ufeff") {
 		return utf8Text
 	}
-	if c, ok := s.utf16(); ok {
+	if c, ok := utf16(head, s.size, s.nul); ok {
 		return c
 	}
 
@@ -192,27 +192,26 @@ func (s *survey) charset(contentType string) Charset {
 // mostlyUTF8 reports whether the text is UTF-8, perhaps with broken bytes.
 func (s *survey) mostlyUTF8() bool { return s.bad == 0 || s.good > 3*s.bad }
 
-// utf16 is the charset of a text in UTF-16.
-func (s *survey) utf16() (c Charset, ok bool) {
-	head := string(s.head)
+// utf16 is the charset of a text in UTF-16 with the head, the length, and so many NULs at even and odd places.
+func utf16(head string, size int64, nul [2]int64) (c Charset, ok bool) {
 	little, big := utf.UTF16(utf.LittleEndian, utf.UseBOM), utf.UTF16(utf.BigEndian, utf.UseBOM)
 	switch {
 	case strings.HasPrefix(head, "\xff\xfe"):
 		return Charset{Name: "utf-16le", encoding: little}, true
 	case strings.HasPrefix(head, "\xfe\xff"):
 		return Charset{Name: "utf-16be", encoding: big}, true
-	case s.halves(1):
+	case halves(size, nul[1], nul[0]):
 		return Charset{Name: "utf-16le", Guessed: true, encoding: little}, true
-	case s.halves(0):
+	case halves(size, nul[0], nul[1]):
 		return Charset{Name: "utf-16be", Guessed: true, encoding: big}, true
 	}
 	return c, false
 }
 
-// halves reports whether the text has the NULs of UTF-16 at even (0) or odd (1)
-// places: those of the characters of ASCII, which every format has.
-func (s *survey) halves(place int) bool {
-	return s.nul[place] >= 4 && s.nul[place] > s.size/20 && s.nul[1-place] <= s.size/200
+// halves reports whether a text has the NULs of UTF-16 at every other place: those of the characters of ASCII, which
+// every format has.
+func halves(size, there, elsewhere int64) bool {
+	return there >= 4 && there > size/20 && elsewhere <= size/200
 }
 
 var declarations = regexp.MustCompile(
@@ -311,9 +310,12 @@ func guess(sample []byte) Charset {
 	best, most := Charset{}, math.Inf(-1)
 	for _, c := range older {
 		text, _ := c.encoding.NewDecoder().Bytes(sample) // what it cannot read becomes U+FFFD
+		encoder := c.encoding.NewEncoder()
+		var in, char [utf8.UTFMax]byte
 		likely := c.script.likeness(string(text), func(r rune) bool {
-			char, err := c.encoding.NewEncoder().Bytes([]byte(string(r)))
-			return err == nil && len(char) == 2 && inRows(c.rows, char[0]) && char[1] >= c.end
+			encoder.Reset()
+			n, _, err := encoder.Transform(char[:], in[:utf8.EncodeRune(in[:], r)], true)
+			return err == nil && n == 2 && inRows(c.rows, char[0]) && char[1] >= c.end
 		})
 		if likely > most {
 			best, most = Charset{Name: c.name, Guessed: true, encoding: c.encoding}, likely

@@ -123,6 +123,8 @@ func ofType() map[string][]string {
 		box := brands[0] + "\x00\x00\x02\x00" + strings.Join(brands[1:], "")
 		return string([]byte{0, 0, 0, byte(len(box) + 8)}) + "ftyp" + box + "\x00\x00\x00\x08free"
 	}
+	const asfFilm = "\xc0\xef\x19\xbc\x4d\x5b\xcf\x11\xa8\xfd\x00\x80\x5f\x5c\x44\x2b"
+	const asfSound = "\x40\x9e\x69\xf8\x4d\x5b\xcf\x11\xa8\xfd\x00\x80\x5f\x5c\x44\x2b"
 	ogg := func(packet string) string {
 		return "OggS\x00\x02" + strings.Repeat("\x00", 20) + "\x01\x1e" + packet + "\x00\x00"
 	}
@@ -132,7 +134,9 @@ func ofType() map[string][]string {
 		"image/gif":  {"GIF89a\x01\x00\x01\x00\x00", "GIF87a\x01\x00\x01\x00\x00"},
 		"image/webp": {"RIFF\x10\x00\x00\x00WEBPVP8 "},
 		"image/bmp":  {"BM\x3a\x00\x00\x00\x00\x00\x00\x00\x36\x00\x00\x00\x28\x00\x00\x00"},
-		"image/tiff": {"II*\x00\x08\x00\x00\x00", "MM\x00*\x00\x00\x00\x08", "II+\x00\x08\x00\x00\x00", "MM\x00+\x00\x08\x00\x00"},
+		"image/tiff": {
+			"II*\x00\x08\x00\x00\x00", "MM\x00*\x00\x00\x00\x08", "II+\x00\x08\x00\x00\x00", "MM\x00+\x00\x08\x00\x00",
+		},
 		"image/heic": {
 			ftyp("heic", "mif1", "heic"), ftyp("heix", "mif1"), ftyp("hevc", "msf1"), ftyp("mif1", "mif1", "heic"),
 			ftyp("msf1", "msf1", "hevc"),
@@ -151,23 +155,31 @@ func ofType() map[string][]string {
 		"image/x-fuji-raf":          {"FUJIFILMCCD-RAW 0201\x00"},
 		"image/emf":                 {"\x01\x00\x00\x00\x6c" + strings.Repeat("\x00", 35) + " EMF\x00\x00\x01\x00"},
 
-		"video/mp4":        {ftyp("isom", "isom", "iso2", "avc1", "mp41"), ftyp("mp42", "mp42"), ftyp("M4V ", "mp42"), ftyp("dash"), ftyp("MSNV", "isom")},
-		"video/quicktime":  {ftyp("qt  ", "qt  "), "\x00\x00\x00\x08wide\x00\x00", "\x00\x00\x04\xd2moov\x00", "\x00\x00\x00\x01mdat\x00"},
+		"video/mp4": {
+			ftyp("isom", "isom", "iso2", "avc1", "mp41"), ftyp("mp42", "mp42"), ftyp("M4V ", "mp42"), ftyp("dash"),
+			ftyp("MSNV", "isom"),
+		},
+		"video/quicktime": {
+			ftyp("qt  ", "qt  "), "\x00\x00\x00\x08wide\x00\x00", "\x00\x00\x04\xd2moov\x00", "\x00\x00\x00\x01mdat\x00",
+		},
 		"video/3gpp":       {ftyp("3gp4", "3gp4", "isom"), ftyp("3gp6"), ftyp("3ge6")},
 		"video/3gpp2":      {ftyp("3g2a", "3g2a")},
 		"video/webm":       {"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\x82\x84webm\x42\x87\x81\x02"},
 		"video/x-matroska": {"\x1a\x45\xdf\xa3\xa3\x42\x86\x81\x01\x42\x82\x88matroska\x42\x87\x81\x04"},
 		"video/ogg":        {ogg("\x80theora"), ogg("fishead\x00") + ogg("\x80theora"), ogg("\x01video\x00\x00\x00")},
 		"video/avi":        {"RIFF\x10\x00\x00\x00AVI LIST"},
-		"video/x-ms-wmv":   {asf + "\x40\x9e\x69\xf8\x4d\x5b\xcf\x11\xa8\xfd\x00\x80\x5f\x5c\x44\x2b" + "\xc0\xef\x19\xbc\x4d\x5b\xcf\x11\xa8\xfd\x00\x80\x5f\x5c\x44\x2b"},
+		"video/x-ms-wmv":   {asf + asfSound + asfFilm},
 		"video/x-ms-asf":   {asf},
 		"video/mpeg":       {"\x00\x00\x01\xba\x44\x00", "\x00\x00\x01\xb3\x14\x00"},
-		"video/mp2t":       {strings.Repeat("\x47"+strings.Repeat("\x00", 187), 3), strings.Repeat("\x00\x00\x00\x01\x47"+strings.Repeat("\x00", 187), 3)},
-		"video/x-flv":      {"FLV\x01\x05\x00\x00\x00\x09"},
+		"video/mp2t": {
+			strings.Repeat("\x47"+strings.Repeat("\x00", 187), 3),
+			strings.Repeat("\x00\x00\x00\x01\x47"+strings.Repeat("\x00", 187), 3),
+		},
+		"video/x-flv": {"FLV\x01\x05\x00\x00\x00\x09"},
 
 		"audio/mpeg": {
-			"ID3\x04\x00\x00\x00\x00\x00\x23", frames("\xff\xfb\x90\x64", 417), frames("\xff\xf3\x40\xc4", 104), frames("\xff\xfd\x80\x04", 417),
-			frames("\xff\xe3\x18\xc4", 72), frames("\xff\xff\x42\x00", 140),
+			"ID3\x04\x00\x00\x00\x00\x00\x23", frames("\xff\xfb\x90\x64", 417), frames("\xff\xf3\x40\xc4", 104),
+			frames("\xff\xfd\x80\x04", 417), frames("\xff\xe3\x18\xc4", 72), frames("\xff\xff\x42\x00", 140),
 		},
 		"audio/aac":      {frames("\xff\xf1\x50\x80\x03\x9f\xfc", 28), frames("\xff\xf9\x50\x80\x03\x9f\xfc", 28), "ADIF\x00"},
 		"audio/mp4":      {ftyp("M4A ", "M4A ", "mp42", "isom"), ftyp("M4B ", "M4A ")},
@@ -176,12 +188,14 @@ func ofType() map[string][]string {
 		"audio/wave":     {"RIFF\x10\x00\x00\x00WAVEfmt ", "RF64\xff\xff\xff\xffWAVEds64\x1c\x00"},
 		"audio/aiff":     {"FORM\x00\x00\x10\x00AIFFCOMM", "FORM\x00\x00\x10\x00AIFCFVER"},
 		"audio/midi":     {"MThd\x00\x00\x00\x06\x00\x01"},
-		"audio/x-ms-wma": {asf + "\x40\x9e\x69\xf8\x4d\x5b\xcf\x11\xa8\xfd\x00\x80\x5f\x5c\x44\x2b"},
+		"audio/x-ms-wma": {asf + asfSound},
 		"audio/amr":      {"#!AMR\n\x3c\x00"},
 		"audio/basic":    {".snd\x00\x00\x00\x18"},
 		"audio/x-caf":    {"caff\x00\x01\x00\x00"},
 
-		"application/pdf": {"%PDF-1.4\n", "\r\n%PDF-1.4\n", "\ufeff%PDF-1.4\n", "\n\n %PDF-1.4\n%\xe2\xe3\xcf\xd3\n\x00", "%PDF-1.7\n\x00"},
+		"application/pdf": {
+			"%PDF-1.4\n", "\r\n%PDF-1.4\n", "\ufeff%PDF-1.4\n", "\n\n %PDF-1.4\n%\xe2\xe3\xcf\xd3\n\x00", "%PDF-1.7\n\x00",
+		},
 	}
 }
 
@@ -340,7 +354,8 @@ func TestTextOfAnyCharset(t *testing.T) {
 	t.Parallel()
 	for name, head := range textsInCharsets(t) {
 		for file, want := range map[string]string{
-			"a": "text/plain", "a.txt": "text/plain", "a.csv": "text/csv", "a.md": "text/markdown", "a.png": "text/plain", "a.py": "text/plain",
+			"a": "text/plain", "a.txt": "text/plain", "a.csv": "text/csv", "a.md": "text/markdown", "a.png": "text/plain",
+			"a.py": "text/plain",
 		} {
 			if got := Of("application/octet-stream", file, []byte(head)); got != want {
 				t.Errorf("%s in %s: got %s, want %s", file, name, got, want)

@@ -3,6 +3,7 @@ package media
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -62,13 +63,18 @@ func asText(head []byte) (text []byte, ok bool) {
 	if bytes.HasPrefix(head, []byte("\xff\xd8\xff")) { // a picture, even if there is not more of it
 		return nil, false
 	}
-	var s survey
-	s.add(head, false)
-	if c, ok := s.utf16(); ok {
+	var nul [2]int64
+	for i, b := range head {
+		if b == 0 {
+			nul[i&1]++
+		}
+	}
+	if c, ok := utf16(string(head), int64(len(head)), nul); ok {
 		text := c.decode(head)
 		return []byte(text), !strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || isBinary(r) })
 	}
-	return bytes.TrimPrefix(head, []byte("\ufeff")), !bytes.ContainsFunc(head, isBinary)
+	binary := slices.ContainsFunc(head, func(b byte) bool { return isBinary(rune(b)) })
+	return bytes.TrimPrefix(head, []byte("\ufeff")), !binary
 }
 
 // isBinary reports a control character that texts do not have.

@@ -214,8 +214,8 @@ func ofASF(start string) string {
 	return "video/x-ms-asf"
 }
 
-// framesAt reports whether the bytes begin with two frames. length is that of the frame that begins with the bytes; 0 if
-// none does.
+// framesAt reports whether the bytes begin with two frames. length is that of the frame with which bytes begin; 0 if
+// they begin with none.
 func framesAt(b []byte, length func([]byte) int) bool {
 	n := length(b)
 	return n > 0 && n < len(b) && length(b[n:]) > 0
@@ -294,7 +294,7 @@ func packetsAt(b []byte, at, length int) bool {
 	return n >= 3
 }
 
-// hasWeakSign reports whether bytes that tell no type have what the type needs at least. By itself it would be found in
+// hasWeakSign reports whether bytes that tell no type have what the type needs at least. Alone, it would be found in
 // too many other files.
 func hasWeakSign(media string, head []byte) bool {
 	switch Canonical(media) {
@@ -316,7 +316,8 @@ func hasWeakSign(media string, head []byte) bool {
 	return false
 }
 
-// within are the types that a file may have whose bytes tell a type that leaves it open. They are named as in Canonical.
+// within are the types that a file may have beside the one that its bytes tell, because that leaves it open. They are
+// named as in Canonical.
 var within = map[string][]string{
 	"image/tiff": {
 		"image/x-adobe-dng", "image/x-nikon-nef", "image/x-sony-arw", "image/x-sony-sr2", "image/x-pentax-pef",
@@ -332,8 +333,10 @@ var within = map[string][]string{
 	"video/x-ms-asf":         {"video/x-ms-wmv", "audio/x-ms-wma"},
 	"application/ogg":        {"audio/ogg", "video/ogg"},
 	"application/x-matroska": {"video/webm", "audio/webm", "video/x-matroska", "audio/x-matroska"},
-	"audio/ogg":              {"video/ogg"},                                                                 // the first stream may be the sound of a film
-	"audio/mpeg":             {"audio/aac", "audio/flac", "audio/x-tta", "audio/x-musepack", "audio/x-ape"}, // behind ID3
+	// The first stream may be the sound of a film.
+	"audio/ogg": {"video/ogg"},
+	// These may be behind the tags of ID3.
+	"audio/mpeg": {"audio/aac", "audio/flac", "audio/x-tta", "audio/x-musepack", "audio/x-ape"},
 }
 
 // recognised are the types of sound and film that bytes are known to tell.

@@ -111,11 +111,12 @@ const reject = (uploads) => openForm({
   text: t('requests.rejectText'), button: t('requests.reject'), danger: true, run: () => decide(uploads, 'reject'),
 });
 
-// beginningOf is the text of a file, or the beginning of a long one.
+// beginningOf is the text of a file in its charset, or the beginning of a long one.
 async function beginningOf(i) {
   const answer = await fetch(contentOf(i), { headers: i.fileSize ? { range: 'bytes=0-65535' } : {} });
   if (!answer.ok) throw new Problem(t('requests.unreadable'));
-  return answer.text();
+  const [, charset = 'utf-8'] = /charset=([\w-]+)/.exec(answer.headers.get('content-type')) ?? [];
+  return new TextDecoder(charset).decode(await answer.arrayBuffer());
 }
 
 // look shows a file before it is decided about.
