@@ -34,7 +34,7 @@ type Highlighted struct {
 }
 
 // Code highlights code in a language, which is a name, an alias or an extension. If language is "" or
-// unknown, the file's name decides. The whole text is always shown: without colours if the language is
+// unknown, the file's name decides, and without both the text itself. The whole text is always shown: without colours if the language is
 // unknown, the text is long, or highlighting takes too long. It fails only if the build is broken.
 func Code(src, language, filename string) (Highlighted, error) {
 	text := clean(src)
@@ -42,7 +42,7 @@ func Code(src, language, filename string) (Highlighted, error) {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		lines++
 	}
-	tokens, name, err := highlight(text, language, filename, time.Now().Add(maxTime))
+	tokens, name, err := highlight(text, languageOf(text, language, filename), filename, time.Now().Add(maxTime))
 	if err != nil {
 		return Highlighted{}, err
 	}
@@ -52,6 +52,14 @@ func Code(src, language, filename string) (Highlighted, error) {
 	writeCode(&b, tokens, lines <= maxNumbered)
 	b.WriteString("</code></pre>\n")
 	return Highlighted{HTML: template.HTML(b.String()), Language: name, Lines: lines}, nil // #nosec G203 -- writeCode escapes the text
+}
+
+// languageOf is the given language; if there is none and the file's name says nothing either, a guess.
+func languageOf(text, language, filename string) string {
+	if _, err := find("", filename); language == "" && err != nil {
+		return guess(text)
+	}
+	return language
 }
 
 // highlight reads clean text and cuts it into tokens. If it cannot be highlighted, it is one token and

@@ -110,7 +110,7 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 		util.Prioritized(extension.NewStrikethroughParser(), 500),
 		util.Prioritized(bareLinks{}, 998),
 		util.Prioritized(extension.NewLinkifyParser(extension.WithLinkifyWWWRegexp(wwwAddress),
-			extension.WithLinkifyAllowedProtocols([]string{"none:"})), 999),
+			extension.WithLinkifyAllowedProtocols([]string{"none:"})), 999), // bareLinks has these
 	) {
 		timed := timedInline{p.Value.(parser.InlineParser)}
 		if closer, ok := p.Value.(parser.CloseBlocker); ok {

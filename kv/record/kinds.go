@@ -159,7 +159,8 @@ func (b *Snippet) Fields(f *field.Set) {
 	f.Ruled("title", &b.Name, CleanTitle, "", MaxName).Says("Title of the snippet.", `"Hello"`)
 	f.LongText("content", &b.Content, MaxContent, field.Required).
 		Says("The code or text; may be empty.", `"fmt.Println(\"hello\")"`)
-	f.Text("language", &b.Language, 64).Says("Language for highlighting.", `"go"`)
+	f.Text("language", &b.Language, 64).
+		Says("Language for highlighting; without one, pages guess it from the text.", `"go"`)
 }
 
 func (b *Snippet) Title() string { return titleOf(b.Name, b.Content) }
