@@ -452,3 +452,15 @@ func (tx *Tx) DiskFull() bool { return tx.s.space.None() }
 
 // Bounds returns how much an owner may have.
 func (tx *Tx) Bounds() Bounds { return tx.s.most }
+
+// Collect reads all rows with a key prefix.
+func Collect[T any](t *table.Table[T], tx *Tx, prefix []byte) ([]T, error) {
+	all := []T{}
+	for v, err := range t.All(tx.Tx, prefix) {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Rows.Name, err)
+		}
+		all = append(all, *v)
+	}
+	return all, nil
+}

@@ -154,6 +154,9 @@ func (a *App) Conforms(req *http.Request, sent []byte, got *Answer, raw bool) {
 		return
 	}
 	item := doc.Paths.Value(row.Path)
+	if item == nil || item.GetOperation(row.Method) == nil {
+		a.Fatalf("%s %s is not in the document; go test ./httpapi -run TestOpenAPI -update writes it", row.Method, row.Path)
+	}
 	op := item.GetOperation(row.Method)
 	in := &openapi3filter.RequestValidationInput{
 		Request: req, PathParams: params,

@@ -6,20 +6,17 @@ import (
 	"slices"
 
 	"kist/kv/record"
-	"kist/kv/table"
 	"kist/kv/workcopy"
 )
 
-// Collect reads all rows with a key prefix.
-func Collect[T any](t *table.Table[T], tx *Tx, prefix []byte) ([]T, error) {
-	all := []T{}
-	for v, err := range t.All(tx.Tx, prefix) {
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", t.Rows.Name, err)
-		}
-		all = append(all, *v)
-	}
-	return all, nil
+// A Change is a place in the feed of changes, where the record was last written
+// or was removed.
+type Change struct {
+	Seq    uint64
+	Owner  record.ID
+	Kind   *record.Kind
+	ID     record.ID
+	Record *record.Record // nil: it was removed
 }
 
 // changesVolume bounds the bytes of rows that Changes reads at once.
