@@ -204,10 +204,10 @@ func (r *Route) Changes() bool {
 }
 
 // counts reports whether a request to the operation is counted as a change: for the account of its caller, or for the
-// network of a stranger. What strangers do with a token or a code has its own bounds.
+// network of a stranger.
 func (r *Route) counts(c *web.Request) bool {
 	if c.Caller == nil {
-		return r.Body != nil && slices.Contains(r.Fails, http.StatusTooManyRequests)
+		return r.Body != nil && !r.Uncounted
 	}
 	return r.Changes()
 }

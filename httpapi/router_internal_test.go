@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"net/http"
 	"reflect"
 	"runtime"
 	"slices"
@@ -198,5 +199,23 @@ func TestOperationNames(t *testing.T) {
 	})
 	if lines < 100 {
 		t.Errorf("%d lines were read", lines)
+	}
+}
+
+// Where the bodies of strangers count as changes, they can be too many, and the operation says so.
+func TestCountedStrangers(t *testing.T) {
+	t.Parallel()
+	counted := 0
+	for _, r := range new(Server).operations() {
+		if !r.Access.Open || !r.counts(&web.Request{}) {
+			continue
+		}
+		counted++
+		if !slices.Contains(r.Fails, http.StatusTooManyRequests) {
+			t.Errorf("%s %s counts what strangers send and does not name 429", r.Method, r.Path)
+		}
+	}
+	if counted == 0 {
+		t.Error("nothing is counted")
 	}
 }

@@ -1,7 +1,8 @@
 // Package kv is the engine of the store: transactions, the committer, the clock, disk
-// space and the health of the journal. It knows tables only through the Schema that it
-// is opened with. The packages that use it (people, jobs, catalog, history, inbox) hold
-// the data of the program; their functions take a Tx.
+// space and the health of the journal. It knows the records, their slugs and their feed of
+// changes, and other tables only through the Schema that it is opened with. The packages
+// that use it (people, jobs, catalog, history, inbox) hold the data of the program; their
+// functions take a Tx.
 package kv
 
 import (

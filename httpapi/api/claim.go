@@ -38,7 +38,7 @@ func (f *claimForm) Fields(s *field.Set) {
 	s.Secret("repeat", &f.repeat).Says("The same password again.", `"correct horse battery"`)
 }
 
-var Claim = web.FormOp(201, claim, 400, 404, 409, 413, 415, 422, 503)
+var Claim = web.FormOp(201, claim, 400, 404, 409, 413, 415, 422, 503).NotCounted()
 
 // claim creates the first administrator and a first API key from a form.
 func claim(c *web.Request) error {

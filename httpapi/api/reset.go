@@ -77,7 +77,7 @@ func readReset(c *web.Request) error {
 	)
 }
 
-var Reset = web.FormOp(303, reset, 400, 403, 404, 413, 415, 422, 503)
+var Reset = web.FormOp(303, reset, 400, 403, 404, 413, 415, 422, 503).NotCounted()
 
 // reset sets the password and signs the browser in.
 func reset(c *web.Request) error {

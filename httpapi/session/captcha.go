@@ -175,7 +175,7 @@ var VerifyCaptcha = web.Operation{
 		"for a pass that is valid for ten minutes for the caller's address.",
 	Body:  web.BodyOf("CaptchaToken"),
 	Reply: web.Reply{Status: 200, Doc: "The pass, for the header x-captcha-pass.", Body: web.BodyOf("CaptchaPass")},
-	Fails: []int{404, 503}, Serve: verifyCaptcha,
+	Fails: []int{404, 503}, Uncounted: true, Serve: verifyCaptcha,
 }
 
 func verifyCaptcha(c *web.Request) error {

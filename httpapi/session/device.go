@@ -87,7 +87,7 @@ var PollDevice = web.Operation{
 	Tag: "session", Summary: "Polls for the key of a device.",
 	Body:  web.BodyOf("DevicePoll"),
 	Reply: web.Reply{Status: 200, Doc: "The key, once.", Body: web.BodyOf("DeviceKey")},
-	Fails: []int{403}, Serve: pollDevice,
+	Fails: []int{403}, Uncounted: true, Serve: pollDevice,
 }
 
 // pollDevice answers a poll (RFC 8628, section 3.4).

@@ -16,7 +16,7 @@ import (
 	"kist/kv/record"
 )
 
-var Share = web.FormOp(303, share, 403, 503, 507)
+var Share = web.FormOp(303, share, 403, 503, 507).NotCounted()
 
 // share saves what a share sheet sends. Browsers send it like a page of this server, not
 // like another site.

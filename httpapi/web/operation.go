@@ -14,6 +14,7 @@ type Operation struct {
 	Reply           Reply
 	Fails           []int     // statuses in addition to those of the access and the body
 	Slugs           bool      // visitors could guess the slugs in its path
+	Uncounted       bool      // a body of a stranger does not count as a change: a token or code bounds it, or it is not read
 	Plain           *TextForm // its answer for clients that prefer text; nil if it has none
 	AtContentOrigin bool      // also served at the origin for content
 	Deprecated      bool      // kept for clients that use it; another operation does the same
@@ -39,6 +40,12 @@ func (o Operation) Conditional() Operation {
 // ForVisitors returns the operation for a path with slugs that visitors could guess.
 func (o Operation) ForVisitors() Operation {
 	o.Tag, o.Slugs = "public", true
+	return o
+}
+
+// NotCounted returns the operation without counting the bodies of strangers as changes: see Uncounted.
+func (o Operation) NotCounted() Operation {
+	o.Uncounted = true
 	return o
 }
 
