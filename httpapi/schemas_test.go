@@ -277,7 +277,7 @@ func senderForm() schema {
 		new(inbox.SenderForm),
 		web.Object{
 			"type": "array", "items": web.Object{"type": "string", "format": "binary"},
-			"description": "The content. Several parts become several items.", "example": []string{"…"},
+			"description": "The content. Several parts become several items, 300 at most.", "example": []string{"…"},
 		},
 	)
 }

@@ -402,13 +402,18 @@ func GamesPage(s *web.Site, l embed.Lang, owner people.User, address string, gam
 	return p
 }
 
+// formatNames are the names of formats that people do not know by their media types.
+var formatNames = map[string]string{
+	"audio/mpeg": "MP3", "audio/mp4": "M4A", "audio/wave": "WAV", "audio/x-ms-wma": "WMA", "video/x-ms-wmv": "WMV",
+	"video/quicktime": "QuickTime", "video/x-matroska": "Matroska", "audio/x-matroska": "Matroska", "video/mp2t": "MPEG",
+	"image/vnd.microsoft.icon": "Icon", "image/x-icon": "Icon",
+}
+
 // mediaName is a name for the type of a file.
 func mediaName(l embed.Lang, mimeType, name string) string {
 	_, sub, _ := strings.Cut(mimeType, "/")
 	sub = strings.ToUpper(strings.TrimSuffix(strings.TrimPrefix(sub, "x-"), "+xml"))
-	if other := map[string]string{
-		"MPEG": "MP3", "QUICKTIME": "QuickTime", "MATROSKA": "Matroska", "VND.MICROSOFT.ICON": "Icon",
-	}[sub]; other != "" {
+	if other := formatNames[mimeType]; other != "" {
 		sub = other
 	}
 	known := media.Inline(mimeType) || len(sub) <= len("QuickTime")

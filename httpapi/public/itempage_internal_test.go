@@ -15,6 +15,7 @@ func TestWords(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for media, want := range map[string]string{
+		"video/mpeg": "MPEG video", "audio/wave": "WAV audio", "video/x-ms-wmv": "WMV video", "image/heic": "HEIC picture",
 		"image/jpeg": "JPEG picture", "image/svg+xml": "SVG picture", "audio/mpeg": "MP3 audio", "application/pdf": "PDF document",
 		"image/vnd.adobe.photoshop": "Picture", "video/x-matroska": "Matroska video", "text/x-c": "Text file", "application/zip": "ZIP file", "": "ZIP file",
 	} {

@@ -307,6 +307,7 @@ func TestUploadLinkPassword(t *testing.T) {
 		a.CodeOf(a.Leave(slug, http.Header{"X-Upload-Password": {"wrong"}}, nil, apitest.File("a", "", "x")), 401),
 		"wrong_password",
 	)
+	a.Visit(public, "X-Upload-Password", "%73esame").Want(200)
 	right := a.Visit(public, "X-Upload-Password", "sesame").Want(200)
 	is.Equal(right.At("description"), "inner")
 	is.Equal(

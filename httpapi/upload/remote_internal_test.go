@@ -81,3 +81,26 @@ func FuzzNameOf(f *testing.F) {
 		}
 	})
 }
+
+// TestAddExtension: what programs show by its extension gets one, if its name has none.
+func TestAddExtension(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, mimeType, want string }{
+		{"640", "image/png", "640.png"},
+		{"photo", "image/heic", "photo.heic"},
+		{"film", "video/quicktime", "film.mov"},
+		{"song", "audio/mpeg", "song.mp3"},
+		{"paper", "application/pdf", "paper.pdf"},
+		{"a.jpg", "image/png", "a.jpg"},
+		{"readme", "text/plain", "readme"},
+		{"get", "application/octet-stream", "get"},
+		{"raw", "image/x-unheard-of", "raw"},
+		{strings.Repeat("x", record.MaxFileName), "image/png", strings.Repeat("x", record.MaxFileName-4) + ".png"},
+	} {
+		f := &File{Name: c.name, MimeType: c.mimeType}
+		f.addExtension()
+		if f.Name != c.want {
+			t.Errorf("%s as %s: got %s, want %s", c.name, c.mimeType, f.Name, c.want)
+		}
+	}
+}

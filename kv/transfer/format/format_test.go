@@ -610,3 +610,26 @@ func FuzzKist(f *testing.F) {
 		kistSample[:len(kistSample)-30],
 	)
 }
+
+// TestSeparators: lists are read whatever separates their cells, as spreadsheets write them.
+func TestSeparators(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"url,title\nhttps://a.test,\"A, b\"\n", "url;title\r\nhttps://a.test;A, b\r\n", "url\ttitle\nhttps://a.test\tA, b\n",
+		"url|title\nhttps://a.test|A, b\n", "sep=;\r\nurl;title\r\nhttps://a.test;A, b\r\n",
+		"\ufeffsep=\t\nurl\ttitle\nhttps://a.test\tA, b\n", "\"url\";\"title\"\n\"https://a.test\";\"A, b\"\n",
+	} {
+		is := is.New(t)
+		f, err := Detect(source(text))
+		is.NoErr(err)
+		is.Equal(f, CSV) // what the text is
+		n := 0
+		for row, err := range Read(f, source(text)) {
+			is.NoErr(err)
+			is.Equal(row.Fields["url"], "https://a.test")
+			is.Equal(row.Fields["title"], "A, b")
+			n++
+		}
+		is.Equal(n, 1)
+	}
+}
