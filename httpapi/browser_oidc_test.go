@@ -129,7 +129,7 @@ func TestBrowserOIDCRefused(t *testing.T) {
 	// The question of another browser, and a nonce that was not sent.
 	begin()
 	b.js(`void (location.href = ` + quoted(b.URL+"/login/oidc/callback?code=x&state="+strings.Repeat("x", 43)) + `)`)
-	refused("does not belong to the sign-in")
+	refused("does not belong to a sign-in")
 	p.Set(func() {
 		p.Forge = func(claims map[string]any) string {
 			claims["nonce"] = "another"
