@@ -152,7 +152,8 @@ func TestRoundTrip(t *testing.T) {
 			is.NoErr(json.Unmarshal([]byte(samples[k]), &want))
 			for name, v := range map[string]any{
 				"id": r.ID.String(), "kind": k.Name, "slug": "my-slug", "isPublic": true, "isFavorite": true, "hasPassword": true,
-				"tags": []any{`a"<b`, "c"}, k.Counter: 41.0, k.Limit: 3.0, "maxViewsAction": "delete", "expiresAt": "2030-01-01T00:00:00.000Z",
+				"tags": []any{`a"<b`, "c"}, k.Counter: 41.0, "viewsOfLimit": 0.0, k.Limit: 3.0,
+				"maxViewsAction": "delete", "expiresAt": "2030-01-01T00:00:00.000Z",
 				"logVisits": true, "createdAt": "2026-01-02T03:04:05.678Z", "updatedAt": "2026-01-02T03:04:05.678Z", "url": "https://kist.example/v/my-slug",
 			} {
 				want[name] = v
@@ -175,7 +176,8 @@ func TestRoundTrip(t *testing.T) {
 				}
 			case record.Bookmarks: // url is the page's
 				want["url"], want["shareUrl"] = "https://go.dev/", "https://kist.example/v/my-slug"
-				want["reachable"], want["checkedAt"], want["unreachableSince"], want["iconUrl"], want["behindSignIn"] = "unknown", nil, nil, nil, false
+				want["reachable"], want["checkedAt"], want["unreachableSince"] = "unknown", nil, nil
+				want["iconUrl"], want["behindSignIn"] = nil, false
 			case record.Collections:
 				want["itemCount"], want["size"], want["leftOut"] = 24.0, 91348213.0, 12.0
 				want["source"], want["zipUrl"] = map[string]any{"folderId": nil, "tag": "sea"}, "https://kist.example/x/my-slug.zip"
