@@ -206,7 +206,8 @@ func TestShownEmpty(t *testing.T) {
 	v := record.Shown{Record: *again(t, r), Base: "https://kist.example"}
 	is.Equal(string(field.AppendJSON(nil, &v)), `{"id":"00000000-0000-7000-0000-000000000009","kind":"game","slug":"made",`+
 		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":null,"storeUrl":null,"notes":"",`+
-		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"maxViews":null,"maxViewsAction":null,"expiresAt":null,"logVisits":false,`+
+		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"viewsOfLimit":0,"maxViews":null,`+
+		`"maxViewsAction":null,"expiresAt":null,"logVisits":false,`+
 		`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","url":"https://kist.example/v/made"}`)
 
 	f, _ := create(t, record.Files, `{}`)
