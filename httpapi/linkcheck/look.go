@@ -120,7 +120,7 @@ func (c *client) readOne(ctx context.Context, address string) (record.Look, resp
 	return found, a
 }
 
-// refreshed is the address to which a page leads by itself; "" if it stays.
+// refreshed is the address to which a page leads without a click; "" if it stays.
 func (a response) refreshed() string {
 	if a.refresh == "" {
 		return ""

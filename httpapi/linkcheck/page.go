@@ -30,7 +30,7 @@ const (
 type page struct {
 	title, description string
 	image              string // address of a picture, as the page writes it
-	refresh            string // where the page leads by itself within moments, relative to its base
+	refresh            string // where the page leads without a click within moments, relative to its base
 
 	base  string // the base of its links, relative to the page's address; "" means that address
 	icons []iconLink

@@ -10,9 +10,9 @@ import (
 )
 
 // flank says whether delimiters of emphasis beside Chinese, Japanese or Korean may open or close it. before
-// is the character before them, and block stands behind them. CommonMark wants a space or a mark at the other
-// side of delimiters that stand beside a mark. East Asia writes no space there, so a letter does as well, and
-// its own marks count as letters.
+// is the character before them, and block is at what follows them. CommonMark wants a space or a mark at the other
+// side of delimiters that are beside a mark. East Asia writes no space there, so a letter does as well, and its own
+// marks count as letters.
 func flank(d *parser.Delimiter, before rune, block text.Reader) {
 	after := ' '
 	if line, _ := block.PeekLine(); len(line) > 0 {
