@@ -242,8 +242,15 @@ var scriptTexts = map[string][]string{
 	"versions-later": {"versions"},
 	"webhooks-later": {"webhooks"},
 	"welcome-later":  {"welcome"},
-	"up-text":        {"format", "up"},
-	"extension":      {"extension", "format", "problems"},
+	// What a sender may be told. English comes with the answer.
+	"up-text": {
+		"errors.body_cut_off", "errors.busy", "errors.captcha_unavailable", "errors.disk_full", "errors.expired",
+		"errors.internal", "errors.limit_reached", "errors.no_inodes", "errors.not_found", "errors.quota_exceeded",
+		"errors.sender_limit", "errors.storage_failed", "errors.too_large", "errors.too_many_uploads",
+		"errors.too_many_writes", "errors.type_not_allowed", "errors.unavailable", "errors.upload_expired",
+		"format", "up",
+	},
+	"extension": {"extension", "format", "problems"},
 }
 
 // manifestTexts are the texts of the extension's manifest, which the browser reads, in its format.
@@ -268,12 +275,15 @@ func extensionTexts() ([]byte, error) {
 		"globalThis.kist = { lang, texts: texts[lang] };\n", b, English), err
 }
 
-// groups are the messages of some groups, by key.
+// groups are the messages of some groups, by key. A group may be a single key, which the language may lack.
 func (l Lang) groups(groups []string) map[string]message {
 	all := make(map[string]message)
-	for _, group := range groups {
+	for _, key := range groups {
+		group, one, single := strings.Cut(key, ".")
 		for name, m := range texts()[l][group] {
-			all[group+"."+name] = m
+			if !single || name == one {
+				all[group+"."+name] = m
+			}
 		}
 	}
 	return all

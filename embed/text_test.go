@@ -265,6 +265,18 @@ func TestPagesInEveryLanguage(t *testing.T) {
 	}
 }
 
+// The single texts that a script gets are there in each language that translates errors.
+func TestSingleTexts(t *testing.T) {
+	t.Parallel()
+	for script, groups := range scriptTexts {
+		for _, key := range groups {
+			if strings.Contains(key, ".") && len(Lang("de").groups([]string{key})) != 1 {
+				t.Errorf("%s: there is no text %s", script, key)
+			}
+		}
+	}
+}
+
 // The script with texts is valid JSON in a statement, and each page gets that of its language.
 func TestScriptTexts(t *testing.T) {
 	is := is.New(t)

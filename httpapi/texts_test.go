@@ -84,7 +84,7 @@ func TestTextsAreUsed(t *testing.T) {
 
 // codeOfError finds the codes of errors in Go code, and no other words.
 var codeOfError = regexp.MustCompile(
-	`(?:Code\w*(?::| =) |(?:told|unavailable)\(\s*|http\.Status\w+, |TooMany\("\w+", |errors\.New\()"(\w+)"`,
+	`(?:(?i:code)\w*(?::| =) |(?:told|unavailable)\(\s*|http\.Status\w+, |TooMany\("\w+", |errors\.New\()"(\w+)"`,
 )
 
 // What other languages translate of the code is in the code.

@@ -1,7 +1,7 @@
 // Sends files from the page of an upload link, one after another, and shows the progress. It sends large files in
 // pieces. They continue after a pause or a lost connection, and when the user closes the page and chooses the same file
 // again. Without this script, the form itself sends the files.
-import { bytes as size, seconds as time, t } from './text.js';
+import { bytes as size, fill, known, seconds as time, t } from './text.js';
 
 (() => {
   const form = document.getElementById("up");
@@ -110,11 +110,17 @@ import { bytes as size, seconds as time, t } from './text.js';
 
   let held = null; // {pass, until}, or the promise of it
 
+  // saidBy is what an answer says in the language of the page, if that has a text, or in English.
+  const saidBy = (data) => {
+    const text = data?.code ? known(`errors.${data.code}`, data.error) : data?.error;
+    return text && fill(text, { when: t("up.later") });
+  };
+
   async function json(path, body) {
     const headers = { "content-type": "application/json" };
     const answer = await fetch(api + path, body && { method: "POST", headers, body: JSON.stringify(body) });
     const data = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Error(data.error ?? t("up.unreachable"));
+    if (!answer.ok) throw new Error(saidBy(data) ?? t("up.unreachable"));
     return data;
   }
 
@@ -318,7 +324,7 @@ import { bytes as size, seconds as time, t } from './text.js';
             return go();
           }
           if (why || !passes(status, f.at) || f.tries >= 10) {
-            missed(f, status, why ?? data?.error);
+            missed(f, status, why ?? saidBy(data));
             return done();
           }
           const wait = Math.min(30000, 1000 * 3 ** f.tries);
@@ -382,7 +388,7 @@ import { bytes as size, seconds as time, t } from './text.js';
     }
     if (!answer) return; // removed
     if (answer.status === 201) return arrived(f, answer.data.items?.[0]);
-    missed(f, answer.status, answer.data.error);
+    missed(f, answer.status, saidBy(answer.data));
   }
 
   // summary says how the sending ended.
