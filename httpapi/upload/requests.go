@@ -159,8 +159,11 @@ func listQueue(c *web.Request) error {
 	}
 	if c.Arg("id") == "" {
 		q.State = cmp.Or(q.State, inbox.Pending)
-	} else if q.Request, err = c.IDArg("upload request"); err != nil {
-		return err
+	} else {
+		q.Request, err = c.IDArg("upload request")
+		if err != nil {
+			return err
+		}
 	}
 	list := c.R.URL.Path + " " + string(q.State)
 	after, err := p.Position(list)

@@ -282,7 +282,8 @@ func (p *Passwords) Check(ctx context.Context, seat Seat, phc string, passwords 
 	h := hash{memory: p.Memory, passes: p.Passes, lanes: argonLanes, salt: make([]byte, argonSalt)}
 	length := uint32(argonSum)
 	if phc != "" {
-		if h, err = parseHash(phc); err != nil {
+		h, err = parseHash(phc)
+		if err != nil {
 			return false, err
 		}
 		length = uint32(len(h.sum))

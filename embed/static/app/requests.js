@@ -238,7 +238,6 @@ function changesOfRequest(before, now) {
   const body = {};
   for (const [name, value] of Object.entries(now)) {
     if (['noPassword', 'password', 'branded', 'brandColor'].includes(name) || value === before[name]) continue;
-    if (Number.isNaN(value)) throw new Problem('', 0, { [name]: t('requests.badSize') });
     if (name === 'slug' && !value) continue;
     body[name] = value;
   }

@@ -284,7 +284,8 @@ func (in *bookmarks) close(tag atom.Atom) bool {
 	case atom.H1, atom.H3:
 		if in.text == &in.heading {
 			in.text = nil
-			if in.next = (folderOf{clean(in.heading.String()), tag == atom.H1}); in.plain {
+			in.next = (folderOf{clean(in.heading.String()), tag == atom.H1})
+			if in.plain {
 				in.next = folderOf{}
 			}
 		}

@@ -47,7 +47,8 @@ func (u *unread) add(name string) {
 func (u *unread) tell(yield func(Row, error) bool) bool {
 	for _, name := range u.names {
 		row := Row{At: fmt.Sprintf("%s %q", u.what, name), Whole: true}
-		if row.Notes = []string{"This is not imported; 1 entry has it."}; u.counts[name] > 1 {
+		row.Notes = []string{"This is not imported; 1 entry has it."}
+		if u.counts[name] > 1 {
 			row.Notes = []string{fmt.Sprintf("This is not imported; %d entries have it.", u.counts[name])}
 		}
 		if !yield(row, nil) {
