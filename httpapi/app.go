@@ -157,22 +157,22 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		return redirectToSignIn(c, c.R.URL.RequestURI())
 	}
 	data := appData{}
-	data.WriteByte('{')
+	data.json.WriteByte('{')
 	if err := data.writeFacts(c); err != nil {
 		return err
 	}
-	data.WriteByte(',')
+	data.json.WriteByte(',')
 	if err := data.writeNames(c); err != nil {
 		return err
 	}
-	data.WriteByte(',')
+	data.json.WriteByte(',')
 	if err := s.writeAnswers(c, &data, p); err != nil {
 		return err
 	}
-	data.WriteByte('}')
+	data.json.WriteByte('}')
 	page := embed.AppPage{
 		Base: c.Site.Prefix(), Title: c.Lang().T(p.title), Module: p.module, Admin: c.Caller.User.Role == people.Admin,
-		Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.Bytes(),
+		Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.json.Bytes(),
 	}
 	switch {
 	case p.path == "/":
@@ -191,11 +191,11 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 }
 
 // appData is the JSON object that a page of the app reads when it starts .
-type appData struct{ bytes.Buffer }
+type appData struct{ json bytes.Buffer }
 
-func (d *appData) text(t string) { d.Write(field.AppendString(nil, t)) }
+func (d *appData) text(t string) { d.json.Write(field.AppendString(nil, t)) }
 
-func (d *appData) number(n int64) { d.WriteString(strconv.FormatInt(n, 10)) }
+func (d *appData) number(n int64) { d.json.WriteString(strconv.FormatInt(n, 10)) }
 
 // writeFacts writes what the server allows and how many things wait for the owner.
 func (d *appData) writeFacts(c *web.Request) error {
@@ -209,54 +209,54 @@ func (d *appData) writeFacts(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	d.WriteString(`"base":`)
+	d.json.WriteString(`"base":`)
 	d.text(c.Site.Prefix())
-	d.WriteString(`,"url":`)
+	d.json.WriteString(`,"url":`)
 	d.text(c.Site.Base)
 	if c.Site.OIDC != nil {
-		d.WriteString(`,"issuer":`)
+		d.json.WriteString(`,"issuer":`)
 		d.text(c.Site.OIDC.Name)
 	}
-	d.WriteString(`,"maxUpload":`)
+	d.json.WriteString(`,"maxUpload":`)
 	d.number(limit)
-	d.WriteString(`,"pending":`)
+	d.json.WriteString(`,"pending":`)
 	d.number(pending)
-	d.WriteString(`,"trashed":`)
+	d.json.WriteString(`,"trashed":`)
 	d.number(trashed)
-	d.WriteString(`,"trashDays":`)
+	d.json.WriteString(`,"trashDays":`)
 	d.number(trashDays)
 	return nil
 }
 
 // writeNames writes the addresses of the app's modules and of their texts, and the kinds.
 func (d *appData) writeNames(c *web.Request) error {
-	d.WriteString(`"modules":{`)
+	d.json.WriteString(`"modules":{`)
 	for i, module := range modules {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err
 		}
 		if i > 0 {
-			d.WriteByte(',')
+			d.json.WriteByte(',')
 		}
 		d.text(module)
-		d.WriteByte(':')
+		d.json.WriteByte(':')
 		d.text(c.Site.Prefix() + "/static/" + name)
 	}
 	texts := c.Lang().ModuleTexts()
-	d.WriteString(`},"texts":`)
-	d.Write(field.AppendMembers(nil, slices.Sorted(maps.Keys(texts)), func(dst []byte, module string) []byte {
+	d.json.WriteString(`},"texts":`)
+	d.json.Write(field.AppendMembers(nil, slices.Sorted(maps.Keys(texts)), func(dst []byte, module string) []byte {
 		return field.AppendString(dst, c.Site.Prefix()+"/static/"+texts[module])
 	}))
-	d.WriteString(`,"kinds":`)
-	d.Write(web.Views(c.Lang()))
+	d.json.WriteString(`,"kinds":`)
+	d.json.Write(web.Views(c.Lang()))
 	return nil
 }
 
 // writeAnswers writes the answers of the API that the page shows first. A failed one, or a large one that the page
 // does not ask for itself, is null: the script asks for it and shows the problem.
 func (s *Server) writeAnswers(c *web.Request, d *appData, p appPage) error {
-	d.WriteString(`"answers":{`)
+	d.json.WriteString(`"answers":{`)
 	owned := p.asks
 	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, owned...)
 	for i, ask := range asks {
@@ -269,21 +269,21 @@ func (s *Server) writeAnswers(c *web.Request, d *appData, p appPage) error {
 			query += "&" + c.R.URL.RawQuery // the first value of a parameter counts
 		}
 		if i > 0 {
-			d.WriteByte(',')
+			d.json.WriteByte(',')
 		}
 		d.text(cmp.Or(name, path))
-		d.WriteByte(':')
+		d.json.WriteByte(':')
 		body := s.callAPI(c, path, query)
 		if body == nil || len(body) > maxAlong && !slices.Contains(owned, ask) {
-			d.WriteString("null")
+			d.json.WriteString("null")
 			continue
 		}
 		if err := c.Hold(int64(len(body))); err != nil {
 			return err
 		}
-		d.Write(body)
+		d.json.Write(body)
 	}
-	d.WriteByte('}')
+	d.json.WriteByte('}')
 	return nil
 }
 
