@@ -445,4 +445,17 @@ func TestCopyCounts(t *testing.T) {
 	info, err = os.Stat(mark)
 	is.NoErr(err)
 	is.True(info.ModTime().Equal(v.BackupUntil))
+
+	// What the directory has left behind does not count: it went back to an earlier copy, and on from there.
+	s.stop()
+	left := p.path("left")
+	is.NoErr(os.CopyFS(left, os.DirFS(p.data())))
+	is.NoErr(os.RemoveAll(p.data()))
+	is.NoErr(os.CopyFS(p.data(), os.DirFS(p.path("copy"))))
+	s = p.serve()
+	for _, name := range []string{"a.txt", "b.txt", "c.txt"} {
+		s.upload(key, name, name)
+	}
+	is.True(!strings.Contains(p.must("verify", left), "counts as a backup"))
+	is.True(strings.Contains(p.must("verify", "copy"), says))
 }

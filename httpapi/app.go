@@ -190,7 +190,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	return c.RespondPage(http.StatusOK, page)
 }
 
-// appData is the JSON object that a page of the app reads when it starts .
+// appData is the JSON object that a page of the app reads when it starts.
 type appData struct{ json bytes.Buffer }
 
 func (d *appData) text(t string) { d.json.Write(field.AppendString(nil, t)) }

@@ -656,6 +656,15 @@ func TestBrowserShare(t *testing.T) {
 	b.press("One view")
 	becomes(b.App, "notes", "maxViews", 1.0)
 	b.until(`document.querySelector('#main .item .meta').textContent.includes('0 of 1')`)
+	b.Visit("/v/" + slug).Want(200)
+	becomes(b.App, "notes", "isPublic", false)
+	b.open("/notes")
+	b.press("Share Shared")
+	b.until(`document.querySelector('dialog.sharing')`)
+	b.press("One view") // once more
+	becomes(b.App, "notes", "isPublic", true)
+	is.Equal(one(b.App, "notes", "maxViews"), 1.0)
+	b.until(`[...document.querySelectorAll('dialog [aria-pressed]')].find((e) => e.textContent === 'One view').ariaPressed === 'true'`)
 	b.press("One view") // takes it back
 	becomes(b.App, "notes", "maxViews", nil)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kist/kv"
+	"kist/kv/journal"
 )
 
 // backupMark is a file in the data directory. Its time is that of the latest backup.
@@ -37,14 +38,15 @@ func (v *Verified) NoteCopy(dir string) (time.Time, error) {
 	if len(v.Missing)+len(v.Problems)+v.Elsewhere > 0 || same(dir, v.Dir) {
 		return time.Time{}, nil
 	}
+	now := time.Now() // before the journal is read: it may grow meanwhile
 	instance, seq, err := kv.Origin(dir)
-	if err != nil || instance != v.instance || seq < v.Seq {
+	if err != nil || instance != v.instance || seq < v.Seq || !leadsThrough(dir, v.state) {
 		return time.Time{}, nil //nolint:nilerr // there is no data directory that it could be a copy of
 	}
 
 	at := v.newest
 	if seq == v.Seq {
-		at = time.Now()
+		at = now
 	}
 	if last, err := LastBackup(dir); err == nil && last.After(at) {
 		return at, nil
@@ -53,6 +55,21 @@ func (v *Verified) NoteCopy(dir string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return at, nil
+}
+
+// leadsThrough reports whether the journal of a data directory still has a state in its history. It has not if the
+// directory was restored from an earlier backup and went on from there.
+func leadsThrough(dir string, state journal.State) bool {
+	j, err := readJournal(dir)
+	if err != nil {
+		return false
+	}
+	defer j.Close()
+	tail, err := j.Tail(state)
+	if err != nil {
+		return false
+	}
+	return tail.Close() == nil
 }
 
 // same reports whether two paths lead to one folder.

@@ -43,6 +43,7 @@ type Verified struct {
 	// BackupUntil is set for a copy that is now recorded as the last backup: see NoteCopy.
 	BackupUntil time.Time `json:"backupUntil,omitzero"`
 	instance    string    // as kv.Origin returns it
+	state       journal.State
 	newest      time.Time // when the latest change was made
 	// Mended is damage to the newest log that the next start mends; it is a problem if a server runs.
 	Mended   []string         `json:"-"`
@@ -123,6 +124,7 @@ func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err err
 	}
 	defer i.Close()
 	v.Seq, v.Digest, v.Entries = i.Seq, fmt.Sprintf("%016x", uint64(i.Digest)), i.Entries
+	v.state = i.State
 	v.instance, err = i.Instance()
 	if err != nil {
 		return nil, 0, err

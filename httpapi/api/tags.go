@@ -129,6 +129,9 @@ func mergeTag(c *web.Request) error {
 	if form.into == uuid.Nil { // RemoveTag would take it for no tag
 		return record.Bad(map[string]string{"into": "names a tag that you do not have"})
 	}
+	if err := c.CheckCaller(); err != nil {
+		return err
+	}
 	if err := catalog.RemoveTag(c.Site.Store, c.Owner(), id, form.into); err != nil {
 		return err
 	}

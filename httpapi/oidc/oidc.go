@@ -218,15 +218,12 @@ func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Ide
 	all := claims{}
 	groups := said.groups(c.GroupsClaim)
 	undecided := !groups.meet(c.AllowGroup) || !groups.meet(c.AdminGroup)
-	lack := ""
 	if (undecided || said.text("preferred_username") == "") && m.provider.UserInfoEndpoint() != "" {
 		more, about, err := userInfo(ctx, m, tokens)
-		switch {
-		case err != nil && undecided && groups == nil:
+		if err != nil && undecided { // a short outage must not take rights away
 			return nil, unavailable(err)
-		case err != nil:
-			lack = fmt.Sprintf("; there is no user info: %v", err)
-		case about != subject:
+		}
+		if err == nil && about != subject {
 			return nil, refused(errors.New("the user info is about another subject"))
 		}
 		groups = append(groups, more.groups(c.GroupsClaim)...)
@@ -240,7 +237,7 @@ func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Ide
 		SignedIn: said.signedIn(time.Now()), // from the signed token only
 	}
 	if !groups.meet(c.AllowGroup) {
-		id.Refusal = c.refusal(groups, all) + lack
+		id.Refusal = c.refusal(groups, all)
 	}
 	return id, nil
 }

@@ -3,6 +3,7 @@
 package public
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -123,12 +124,11 @@ func CharsetOf(c *web.Request, ref blobs.Ref, mimeType string) string {
 	if !strings.HasPrefix(mimeType, "text/") {
 		return ""
 	}
-	f, err := c.Site.Blobs.Get(ref) // not the reader that proves what is sent: it must be read in order
+	head, err := c.Site.Blobs.Head(ref, media.MaxSurveyed) // fetches no more than this from an object store
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
-	charset, err := media.CharsetAtStart(f)
+	charset, err := media.CharsetAtStart(bytes.NewReader(head))
 	if err != nil {
 		return ""
 	}

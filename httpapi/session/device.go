@@ -184,7 +184,7 @@ func Approves(in field.Object) bool {
 func decideDevice(c *web.Request, code string, approve bool) (*people.Device, error) {
 	var d *people.Device
 	err := tryCode(c, func() (err error) {
-		return c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		return c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 			d, err = people.DecideDevice(tx, code, c.Owner(), approve)
 			return err
 		})

@@ -96,6 +96,7 @@ func TestRevokedWhileAsking(t *testing.T) {
 	a := apitest.Start(t)
 	note := a.Post("/api/v1/notes", `{"content":"as it was"}`).Want(201)
 	tag := a.Post("/api/v1/tags", `{"name":"sea"}`).Want(201).Text("data.id")
+	other := a.Post("/api/v1/tags", `{"name":"shore"}`).Want(201).Text("data.id")
 	sharedFile := a.UploadRequest(nil, apitest.File(
 		"bookmarks.html", "text/html",
 		`<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><p><DT><A HREF="https://example.org/">Sea</A></DL><p>`,
@@ -125,6 +126,7 @@ func TestRevokedWhileAsking(t *testing.T) {
 		"edit":             {"PATCH", "/api/v1/notes/" + note.Text("data.id"), `{"content":"other"}`, json},
 		"make a tag":       {"POST", "/api/v1/tags", `{"name":"land"}`, json},
 		"edit a tag":       {"PATCH", "/api/v1/tags/" + tag, `{"name":"land"}`, json},
+		"merge a tag":      {"POST", "/api/v1/tags/" + tag + "/merge", `{"into":"` + other + `"}`, json},
 		"many":             {"POST", "/api/v1/bulk", `{"action":"trash","ids":["` + note.Text("data.id") + `"]}`, json},
 		"restore":          {"POST", "/api/v1/trash/restore", `{"ids":["` + note.Text("data.id") + `"]}`, json},
 		"share a text":     {"POST", "/share", string(text), sharedText.Header.Clone},

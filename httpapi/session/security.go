@@ -141,7 +141,7 @@ func renewRecovery(c *web.Request) error {
 // answerRecovery answers with the recovery codes that change has made.
 func answerRecovery(c *web.Request, change func(*kv.Tx) ([]string, error)) error {
 	var codes []string
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { codes, err = change(tx); return err }); err != nil {
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) (err error) { codes, err = change(tx); return err }); err != nil {
 		return err
 	}
 	return c.RespondValue(http.StatusOK, map[string]any{"recoveryCodes": append([]string{}, codes...)})

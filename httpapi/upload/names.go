@@ -54,10 +54,13 @@ var codedName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\*\s*=\s*"?([\w.:-]+)'
 // it has none. filename* may be in any charset. Many servers write filename with spaces and without quotes, and some
 // programs write it in encoded words (RFC 2047).
 func saidName(disposition string) string {
-	if found := codedName.FindStringSubmatch(disposition); found != nil {
-		coded, err := url.PathUnescape(found[2])
+	for _, at := range codedName.FindAllStringSubmatchIndex(disposition, -1) {
+		if strings.Count(disposition[:at[0]], `"`)%2 == 1 {
+			continue // a part of another value
+		}
+		coded, err := url.PathUnescape(disposition[at[4]:at[5]])
 		if err == nil && coded != "" {
-			return inCharset(found[1], coded)
+			return inCharset(disposition[at[2]:at[3]], coded)
 		}
 	}
 	_, params, err := mime.ParseMediaType(disposition)

@@ -41,6 +41,8 @@ func TestNameOf(t *testing.T) {
 		{`attachment; filename=../a b/../.. `, "https://example.org/x", "file"},
 		{`attachment; filename*=Shift_JIS''%83e%83X%83g.txt`, "https://example.org/x", "テスト.txt"},
 		{`attachment; filename*=utf-8'en'%e2%82%ac.txt; filename="EUR.txt"`, "https://example.org/x", "€.txt"},
+		{`attachment; filename="a; filename*=utf-8''b.txt"`, "https://example.org/x", "a; filename*=utf-8''b.txt"},
+		{`attachment; filename*="utf-8''b.txt"`, "https://example.org/x", "b.txt"},
 		{`attachment; filename*=klingon''caf%E9.pdf`, "https://example.org/x", "café.pdf"},
 		{`attachment; filename="=?UTF-8?B?w5xidW5nLnR4dA==?="`, "https://example.org/x", "Übung.txt"},
 		{`attachment; filename="=?iso-8859-1?Q?caf=E9.pdf?="`, "https://example.org/x", "café.pdf"},

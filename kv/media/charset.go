@@ -46,10 +46,10 @@ func CharsetOf(r io.Reader, contentType string) (Charset, error) {
 	return s.charset(contentType), nil
 }
 
-// CharsetAtStart is CharsetOf for a text of which only the first bytes, maxSurveyed at most, are read.
+// CharsetAtStart is CharsetOf for a text of which only the first bytes, MaxSurveyed at most, are read.
 func CharsetAtStart(r io.Reader) (Charset, error) {
 	var s survey
-	start := &io.LimitedReader{R: r, N: maxSurveyed}
+	start := &io.LimitedReader{R: r, N: MaxSurveyed}
 	if err := s.read(start, func() bool { return start.N <= 0 }); err != nil {
 		return Charset{}, err
 	}
@@ -57,10 +57,12 @@ func CharsetAtStart(r io.Reader) (Charset, error) {
 }
 
 const (
-	maxSurveyed = 64 << 10 // bytes of a text whose beginning is enough
-	maxHead     = 1 << 10  // bytes in which a text declares its charset (WHATWG HTML, 13.2.3.2)
-	maxSample   = 2 << 10  // bytes from which a charset is guessed
-	after       = 4        // bytes after one beyond ASCII that may belong to the same character
+	// MaxSurveyed is the number of bytes at the beginning of a text that CharsetAtStart reads.
+	MaxSurveyed = 64 << 10
+
+	maxHead   = 1 << 10 // bytes in which a text declares its charset (WHATWG HTML, 13.2.3.2)
+	maxSample = 2 << 10 // bytes from which a charset is guessed
+	after     = 4       // bytes after one beyond ASCII that may belong to the same character
 )
 
 // survey is what a text tells about its charset.

@@ -85,13 +85,16 @@ func isBinary(r rune) bool {
 // controls reports a control character that programs write to terminals.
 func controls(r rune) bool { return strings.ContainsRune("\a\b\v", r) }
 
+// maxNameSurveyed is the number of bytes of a name from which its charset is guessed. Names are no longer, as a rule.
+const maxNameSurveyed = 512
+
 // Name is the name of a file that came as bytes: in UTF-8, or in the likeliest of the older charsets.
 func Name(raw string) string {
 	if utf8.ValidString(raw) {
 		return raw
 	}
 	var s survey
-	rest := s.add([]byte(raw), false)
+	rest := s.add([]byte(raw[:min(len(raw), maxNameSurveyed)]), false)
 	if s.good > 0 && s.mostlyUTF8() {
 		return raw // with a few broken bytes, or cut off
 	}

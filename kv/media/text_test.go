@@ -108,7 +108,7 @@ func TestCharsetAtStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for before := range 4 {
-		c, err := CharsetAtStart(strings.NewReader(strings.Repeat("x", maxSurveyed-before) + "é, and more"))
+		c, err := CharsetAtStart(strings.NewReader(strings.Repeat("x", MaxSurveyed-before) + "é, and more"))
 		is.NoErr(err)
 		is.Equal(c, utf8Text)
 	}

@@ -164,8 +164,8 @@ export function termsOf(item, change) {
   }
 
   function draw() {
-    // An item that gets a limit starts to count at 0. One that has a limit goes on.
-    const r = item(), k = kindOf(r), once = r[k.limit] ? (r.viewsOfLimit ?? 0) + 1 : 1;
+    // An item that gets a limit, or is published again, starts to count at 0. A public one with a limit goes on.
+    const r = item(), k = kindOf(r), once = r.isPublic && r[k.limit] ? (r.viewsOfLimit ?? 0) + 1 : 1;
     const outside = () => all('button', node).filter((b) => !b.closest('.part'));
     const active = document.activeElement, focused = outside().indexOf(active);
     if (editor?.name !== open) editor = open ? formOf(open) : null;
@@ -173,7 +173,7 @@ export function termsOf(item, change) {
     const line = h('div.row.conditions', {}, Object.entries(conditions).map((one) => partButton(r, one)));
     const untilWeek = Date.parse(r.expiresAt) - Date.now() - milliseconds.week;
     const presets = h('div.row', {},
-      preset(oneLabel(k), r[k.limit] === once, k.limit, once),
+      preset(oneLabel(k), r.isPublic && r[k.limit] === once, k.limit, once),
       preset(t('share.aWeek'), Math.abs(untilWeek) < milliseconds.hour, 'expiresAt', endOf('week')));
     node.replaceChildren();
     add(node, status, line, editor?.node, presets);
