@@ -796,7 +796,7 @@ func TestUsersInJSON(t *testing.T) {
 	delete(all[0], "createdAt")
 	is.Equal(all[0], map[string]any{
 		"username": "ann", "displayName": "", "role": "admin", "disabled": false,
-		"apiTokensDisabled": false, "quotaBytes": nil,
+		"apiTokensDisabled": false, "quotaBytes": nil, "usedBytes": 0.0,
 	})
 }
 

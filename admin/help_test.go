@@ -170,7 +170,7 @@ func TestFailureInJSON(t *testing.T) {
 	for code, args := range map[string][]string{
 		"not_found": {"user", "role", "nobody", "admin"},
 		"usage":     {"user", "role", "ann"},
-		"failed":    {"restore", "nowhere"},
+		"failed":    {"backup", "nowhere/copy"},
 	} {
 		t.Run(code, func(t *testing.T) {
 			is := is.New(t)
