@@ -256,10 +256,12 @@ type script struct {
 	among   [3]float64          // how usual a letter is with no, one, two foreign neighbours
 }
 
-// Punctuation stands next to letters, symbols after a letter seldom.
+// Punctuation stands next to letters, and joins alone between two. Symbols stand after a letter seldom.
 const (
 	punctuation = "–—…“”„‘’‚«»‹›·•"
-	symbols     = "€°©®™№§"
+	joins       = "–—’·"
+	pauses      = "–—…"
+	symbols     = "€£°©®™№§½¼¾²³µ×÷±"
 )
 
 var (
@@ -358,6 +360,12 @@ func (s script) fits(before, r, next rune, usual func(rune) bool) float64 {
 	case r == utf8.RuneError:
 		return -2
 	case strings.ContainsRune(punctuation, r):
+		if unicode.IsLetter(before) && unicode.IsLetter(next) && !strings.ContainsRune(joins, r) {
+			return 0.3
+		}
+		if unicode.IsUpper(before) && strings.ContainsRune(pauses, r) {
+			return 0.7 // rather a letter of a word in capitals, in another charset
+		}
 		return 1
 	case strings.ContainsRune(symbols, r):
 		if unicode.IsLetter(before) {

@@ -117,6 +117,7 @@ func TestGuess(t *testing.T) {
 		"windows-1252": {
 			"Größe", "Übermut", "Crème brûlée", "5 €", "“quoted”", "Straße in Köln – ÄÖÜ", "São Paulo à noite", "El Niño ¿qué?", "Ærø på dansk", "Ísland er fagurt", "naïve café",
 			"Die Prüfung der Größe", "È così perché", "Où êtes-vous ? « Là-bas »", "© 2004 Foo", "Århus", "Zoë",
+			"MÜLLER", "BÜRO", "RECHNUNG FÜR MÄRZ", "CAFÉ", "NIÑO", "250 g Mehl, ½ TL Salz", "Cost £5", "3 × 4", "5 µg", "21 m²",
 		},
 		"windows-1251": {
 			"Привет мир", "Новости дня", "НОВОСТИ России и мира", "Как сварить борщ – рецепт", "Це українська мова її", "мир",

@@ -124,7 +124,7 @@ func TestName(t *testing.T) {
 	t.Parallel()
 	for charset, names := range map[string][]string{
 		"utf-8":        {"a.txt", "Größe.txt", "日本語.txt", ""},
-		"windows-1252": {"Café Müller.txt", "señal.txt", "Größe.pdf", "naïve café.docx", "Übung.txt", "€ 5.txt", "São Paulo.jpg"},
+		"windows-1252": {"Café Müller.txt", "señal.txt", "Größe.pdf", "naïve café.docx", "Übung.txt", "€ 5.txt", "São Paulo.jpg", "FÜR MÄRZ.txt"},
 		"windows-1251": {"Отчёт.txt", "Привет.docx", "Новый документ.doc", "Фото.jpg"},
 		"koi8-r":       {"Привет мир.txt"},
 		"windows-1250": {"Zażółć gęślą jaźń.txt"},
