@@ -235,13 +235,14 @@ func CleanFileType(t string) (string, error) {
 }
 
 // Takes reports whether the request accepts a file with the name and the media
-// type, by whatever of its names. The type must come from the bytes: the sender's claim does not count.
+// type, by whatever of its names. The type must come from the bytes: the sender's claim does not count, and an
+// extension counts only if the bytes can be what it says.
 func (q *Request) Takes(name, mimeType string) bool {
-	name, mimeType = record.Fold(name), media.Canonical(mimeType)
+	mimeType = media.Canonical(mimeType)
 	top, _, _ := strings.Cut(mimeType, "/")
 	return len(q.Types) == 0 || slices.ContainsFunc(q.Types, func(t string) bool {
 		if strings.HasPrefix(t, ".") {
-			return path.Ext(name) == t || strings.HasSuffix(name, t) && len(name) > len(t)
+			return hasExtension(name, t) && media.Matches(name, mimeType)
 		}
 		return media.Canonical(t) == mimeType || t == top+"/*"
 	})
@@ -250,7 +251,15 @@ func (q *Request) Takes(name, mimeType string) bool {
 // MayTake reports whether the request may accept a file with the name,
 // depending on the type of its bytes.
 func (q *Request) MayTake(name string) bool {
-	return q.Takes(name, "") || slices.ContainsFunc(q.Types, func(t string) bool { return !strings.HasPrefix(t, ".") })
+	return len(q.Types) == 0 || slices.ContainsFunc(q.Types, func(t string) bool {
+		return !strings.HasPrefix(t, ".") || hasExtension(name, t)
+	})
+}
+
+// hasExtension reports whether a name has the extension, which may have several dots, such as .tar.gz.
+func hasExtension(name, extension string) bool {
+	name = record.Fold(name)
+	return path.Ext(name) == extension || strings.HasSuffix(name, extension) && len(name) > len(extension)
 }
 
 // requestKey is the primary key of an upload request. It has the form of a record's

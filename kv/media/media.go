@@ -155,6 +155,25 @@ func OfName(name string) string {
 	return byExtension[strings.ToLower(strings.TrimPrefix(path.Ext(name), "."))]
 }
 
+// Matches reports whether a file of the type, which Of has determined, is what the extension of its name says. A film
+// may be in another container of films, and a picture in another format of pixels, as programs often name them wrongly.
+// A name whose extension is unknown says nothing.
+func Matches(name, mediaType string) bool {
+	said := OfName(name)
+	if said == "" || said == mediaType {
+		return true
+	}
+	top, _, _ := strings.Cut(said, "/")
+	got, _, _ := strings.Cut(mediaType, "/")
+	switch top {
+	case "audio", "video":
+		return got == "audio" || got == "video"
+	case "image":
+		return got == "image" && said != svgImage && mediaType != svgImage
+	}
+	return false
+}
+
 // Extension is the usual extension of the files of a type, with its dot; "" if there is none.
 func Extension(media string) string { return usualExtension[Canonical(media)] }
 
