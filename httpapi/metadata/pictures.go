@@ -302,9 +302,10 @@ func (p *Plan) png(s *source) error {
 		case kind == "tEXt", kind == "zTXt", kind == "iTXt":
 			var text []byte
 			text, err = s.some(at+8, min(length, maxExif))
-			if err == nil {
-				p.found(textual(text)...)
+			if err != nil {
+				return err
 			}
+			p.found(textual(text)...)
 		default:
 			p.found(Other)
 		}
@@ -443,9 +444,10 @@ func (p *Plan) webp(s *source) error {
 				return unreadable("it has wrong features")
 			}
 			features, err = s.bytes(at, end-at)
-			if err == nil {
-				err = p.put(features)
+			if err != nil {
+				return err
 			}
+			err = p.put(features)
 		case "VP8 ", "VP8L", "ALPH", "ANIM", "ANMF":
 			err = p.keep(at, end)
 		case "ICCP":
