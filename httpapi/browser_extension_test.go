@@ -388,6 +388,13 @@ func TestBrowserExtension(t *testing.T) {
 	is.Equal(p.js(`navigator.clipboard.readText()`), got.At("data.0.shareUrl"))
 	p.until(`document.querySelector('#recent')?.textContent.includes('Tide tables')`)
 	p.until(`document.querySelector('#save').textContent === 'Save changes'`)
+	// The next change begins while the newest items are still fetched after this one.
+	p.js(`void ((fetch) => {
+		let go;
+		const held = new Promise((resolve) => { go = resolve; });
+		window.fetch = (at, ...rest) => (String(at).includes('brief=true') ? held : Promise.resolve()).then(() => fetch(at, ...rest));
+		window.release = () => { window.fetch = fetch; go(); };
+	})(window.fetch)`)
 	p.fill("Title", "Tides")
 	p.click("#save")
 	told("Bookmark changed.")
@@ -399,7 +406,7 @@ func TestBrowserExtension(t *testing.T) {
 	a.Patch("/api/v1/bookmarks/"+got.Text("data.0.id"), `{"title":"High water","addTags":["phone"]}`).Want(200)
 	p.fill("Title", "Low water")
 	p.fill("Tags", "sea, moon")
-	p.click("#save")
+	p.js(`(document.querySelector("#save").click(), window.release())`)
 	p.says("Save again to replace the other text. Title: High water")
 	is.Equal(one(b.App, "bookmarks", "title"), "High water")
 	p.click("#save")

@@ -214,7 +214,14 @@ func (b *tab) watch() error {
 
 // isLeaving reports whether a page did not answer because it was being left for
 // another.
-func isLeaving(err error) bool { return err != nil && strings.Contains(err.Error(), "navigated") }
+func isLeaving(err error) bool {
+	if err == nil {
+		return false
+	}
+	said := err.Error() // the protocol has one number for all of them
+	return strings.Contains(said, "navigated") || strings.Contains(said, "execution context") ||
+		strings.Contains(said, "Cannot find context")
+}
 
 // addNamed gives the app's user an API key, or a connected device, that may read.
 func addNamed(a *apitest.App, name, device string) (secret string) {

@@ -34,7 +34,7 @@ const kindNow = () => form.elements.kind.value;
 
 // A field that the user edited keeps its text when the kind changes. The pop-up fills in the others again.
 const wrote = new Set();
-let sending = new Set(); // the fields that the user edited before the save that is under way
+const sending = new Set(); // the fields that the user edited before the save that is under way
 form.addEventListener('input', ({ target }) => wrote.add(target.name));
 
 /** seen clears the sign on the button and returns the problem that it stood for. */
@@ -157,7 +157,15 @@ const fieldsOf = (kind, f) => ({
   ...(drawn && { kind: drawn.name, values: valuesOf(drawn.fields, at('own')) }),
 });
 
-/** showSaved shows what was saved, and makes the form ready for the next item. */
+/** clear makes the form ready for the next item. What the user typed during the save stays. */
+function clear(f) {
+  drawn = null;
+  for (const name of ['password', 'limit']) {
+    if (form.elements[name].value === f[name]) form.elements[name].value = '';
+  }
+}
+
+/** showSaved shows what was saved. The user may already be editing or saving the next item. */
 async function showSaved(f, done) {
   saved = done.address;
   if (f.collection && done.record) {
@@ -168,8 +176,6 @@ async function showSaved(f, done) {
   at('saved').hidden = false;
   at('saved-text').textContent = [done.text, said].filter(Boolean).join(' ');
   at('copy-saved').hidden = !saved;
-  drawn = null;
-  for (const name of ['password', 'limit']) form.elements[name].value = '';
   await showRecent().catch(failed);
   freshTags();
 }
@@ -189,15 +195,13 @@ form.onsubmit = async (event) => {
   const fields = fieldsOf(kind, f), what = drawn ? 'record' : kind;
   at('save').disabled = true;
   at('save').textContent = t('extension.saving');
-  sending = new Set(wrote);
+  wrote.forEach((name) => sending.add(name));
   wrote.clear(); // what is typed from now on is for the next time
   const answer = await ext.runtime.sendMessage({ save: what, fields }).catch((e) => ({ problem: e.message }));
-  at('save').disabled = false;
-  if (document.activeElement === document.body) at('save').focus(); // disabling the button took the focus away
 
   if (answer?.saved) {
     if (kind === 'bookmark') kept = answer.saved.record; // as this save left it, not as others have changed it since
-    await showSaved(f, answer.saved);
+    clear(f);
   } else {
     sending.forEach((name) => wrote.add(name)); // the text of the user stays
     if (answer) await seen();
@@ -211,6 +215,9 @@ form.onsubmit = async (event) => {
   }
   sending.clear();
   adapt();
+  at('save').disabled = false;
+  if (document.activeElement === document.body) at('save').focus(); // disabling the button took the focus away
+  if (answer?.saved) await showSaved(f, answer.saved);
 };
 
 /** changed says what was changed elsewhere in a bookmark. */
