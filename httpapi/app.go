@@ -389,8 +389,7 @@ var readQROp = web.Operation{
 	Tag: "app", Summary: "Draws a QR code.",
 	Args: []web.Param{{
 		In: "query", Name: "text", Doc: "The text of the code; at most 1024 bytes.",
-		Schema:  web.Object{"type": "string", "maxLength": maxQRText},
-		Example: "https://kist.example.org/v/summer-24",
+		Schema: web.Object{"type": "string", "maxLength": maxQRText},
 	}},
 	Reply: web.Reply{Status: 200, Doc: "The picture.", Body: &web.Content{Media: "image/svg+xml"}},
 	Serve: readQR,

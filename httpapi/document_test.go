@@ -392,8 +392,8 @@ func (d *document) operation(r httpapi.Route) web.Object {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
 			name = strings.TrimSuffix(name, "}")
 			params = append(params, d.parameter(web.Object{
-				"name": name, "in": "path", "required": true, "description": pathParams[name].doc,
-				"schema": web.Object{"type": "string"}, "example": pathParams[name].example,
+				"name": name, "in": "path", "required": true, "description": pathParams[name],
+				"schema": web.Object{"type": "string"},
 			}))
 		}
 	}
@@ -401,7 +401,7 @@ func (d *document) operation(r httpapi.Route) web.Object {
 		nameEnums(p.Schema)
 		params = append(
 			params,
-			d.parameter(web.Object{"name": p.Name, "in": p.In, "description": p.Doc, "schema": p.Schema, "example": p.Example}),
+			d.parameter(web.Object{"name": p.Name, "in": p.In, "description": p.Doc, "schema": p.Schema}),
 		)
 	}
 	if params != nil {
@@ -431,7 +431,7 @@ func (d *document) operation(r httpapi.Route) web.Object {
 		op["description"] = op["description"].(string) + recentDoc
 	}
 	if r.Body != nil {
-		op["requestBody"] = web.Object{"required": !r.Body.Optional, "content": d.media(r.ID, r.Body)}
+		op["requestBody"] = web.Object{"required": !r.Body.Optional, "content": d.request(r.ID, r.Body)}
 	}
 	answers := web.Object{strconv.Itoa(r.Reply.Status): d.answer(r.Reply.Doc, d.media(r.ID, r.Reply.Body))}
 	if r.Plain != nil {
@@ -518,19 +518,18 @@ func failure(status int) web.Object {
 	return e
 }
 
-// pathParams describes the parameters of paths, with an example of each.
-var pathParams = map[string]struct{ doc, example string }{
-	"id":      {"Id. For records, also the slug.", "01890a5d-ac96-774b-bcce-b302099a8057"},
-	"slug":    {"Slug. For files, also the id.", "summer-24"},
-	"version": {"Id of the version.", "01890a5d-ac96-774b-bcce-b302099a8057"},
-	"itemId":  {"Id of the item.", "01890a5d-ac96-774b-bcce-b302099a8057"},
-	"secret":  {"End of the upload's address, which only its sender knows.", "7Nc0yq…"},
-
-	"token": {"Token of the link. It is a secret.", "4Jc0…"},
-	"name":  {"Name of the file.", "kist.css"},
-
-	"username":   {"Name of the user.", "ann"},
-	"deliveryId": {"Id of the delivery.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+// pathParams describes the parameters of paths. They have no example: nobody has a thing with
+// the same id.
+var pathParams = map[string]string{
+	"id":         "Id. For records, also the slug.",
+	"slug":       "Slug. For files, also the id.",
+	"version":    "Id of the version.",
+	"itemId":     "Id of the item.",
+	"secret":     "End of the upload's address, which only its sender knows.",
+	"token":      "Token of the link. It is a secret.",
+	"name":       "Name of the file.",
+	"username":   "Name of the user.",
+	"deliveryId": "Id of the delivery.",
 }
 
 // textOf is a body of text.
@@ -551,21 +550,49 @@ func (d *document) answer(doc string, bodies ...web.Object) web.Object {
 	return a
 }
 
-// media describes a body of the operation; nil if there is none.
+// media describes the body of an answer; nil if there is none.
 func (d *document) media(op string, c *web.Content) web.Object {
 	if c == nil {
 		return nil
 	}
-	var s schema
-	if c.Name == "" {
-		s = schemaOfBody(op, c)
-	} else {
-		s = d.schemaNamed(c.Name)
-	}
-	nameEnums(s.of)
+	s := d.schemaOf(op, c)
 	if s.example == nil {
 		s.example = d.example(s.of)
 	}
+	return d.body(c, s)
+}
+
+// request describes the body of a request. Its example can be sent unchanged: it leaves out what
+// would have to fit the account.
+func (d *document) request(op string, c *web.Content) web.Object {
+	s := d.schemaOf(op, c)
+	if s.example == nil {
+		s.example = d.example(s.of)
+	}
+	if by := requestExamples[c.Name]; by != nil {
+		s.example = by
+	}
+	if all, ok := s.example.(web.Object); ok && requestExamples[c.Name] == nil {
+		required, _ := s.of["required"].([]string)
+		maps.DeleteFunc(all, func(name string, _ any) bool {
+			return personal[name] && !slices.Contains(required, name)
+		})
+	}
+	return d.body(c, s)
+}
+
+// schemaOf is the schema of a body.
+func (d *document) schemaOf(op string, c *web.Content) schema {
+	s := schemaOfBody(op, c)
+	if c.Name != "" {
+		s = d.schemaNamed(c.Name)
+	}
+	nameEnums(s.of)
+	return s
+}
+
+// body describes a body by its schema and example.
+func (d *document) body(c *web.Content, s schema) web.Object {
 	if c.Name == "" {
 		return web.Object{c.Media: web.Object{"schema": s.of, "example": s.example}}
 	}

@@ -17,6 +17,40 @@ import (
 // The schemas of the document that are not those of a shape alone, with their examples.
 // An operation refers to them by name.
 
+// personal are the members of requests without an example: they name what only the reader has,
+// they must differ each time, or they hide and end what was made. Required ones have an example.
+var personal = wordSet(
+	"slug", "newSlug", "folderId", "tagIds", "addTagIds", "removeTagIds", "cover", "photoId", "coverId", "collectionId",
+	"password", "currentPassword", "secret", "expiresAt", "expiryAction", "maxViews", "maxClicks", "maxViewsAction",
+	"logVisits", "keepVersion", "addTags", "removeTags", "newTags", "revoke", "disabled", "isActive", "update", "isPublic",
+)
+
+func wordSet(words ...string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range words {
+		set[w] = true
+	}
+	return set
+}
+
+// requestExamples are the examples of bodies that hold one of several things, or whose names must
+// differ from those that other examples make.
+var requestExamples = map[string]web.Object{
+	"Bulk":         {"ids": []string{"01890a5d-ac96-774b-bcce-b302099a8057"}, "action": "trash"},
+	"Confirm":      {"password": "correct horse battery"},
+	"FolderCreate": {"name": "Garden", "color": "#3B82F6"},
+	"FolderEdit":   {"name": "Garden", "color": "#3B82F6"},
+	"MeEdit":       {"displayName": "Ann"},
+	"SecondFactor": {"ticket": "2mUq…", "code": "123456"},
+	"SettingsEdit": {"trashDays": 30},
+	"TagCreate":    {"name": "garden", "color": "#3B82F6"},
+	"TagEdit":      {"name": "garden", "color": "#3B82F6"},
+	"UserCreate": {
+		"username": "bob", "password": "correct horse battery", "displayName": "Bob", "role": "user",
+	},
+	"UserEdit": {"displayName": "Bob"},
+}
+
 // A schema describes a body. An example of nil is made from the schema.
 type schema struct {
 	of      web.Object
@@ -398,7 +432,7 @@ func shapeOf(v field.Shaped, m mode) web.Object {
 		if f.Doc != "" {
 			s["description"] = f.Doc
 		}
-		if f.Example != "" {
+		if f.Example != "" && (m == showing || !personal[f.Name] || f.Traits&field.Required != 0) {
 			s["example"] = json.RawMessage(f.Example)
 		}
 		of[f.Name] = s

@@ -91,11 +91,11 @@ func (v *ShownVisit) Fields(s *field.Set) {
 var dayParams = []web.Param{
 	{
 		In: "query", Name: "from", Doc: "The first day, in UTC; default is the oldest.",
-		Schema: web.Object{"type": "string", "format": "date"}, Example: "2026-01-01",
+		Schema: web.Object{"type": "string", "format": "date"},
 	},
 	{
 		In: "query", Name: "to", Doc: "The last day, in UTC; default is today.",
-		Schema: web.Object{"type": "string", "format": "date"}, Example: "2026-01-31",
+		Schema: web.Object{"type": "string", "format": "date"},
 	},
 }
 

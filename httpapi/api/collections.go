@@ -19,7 +19,7 @@ var ListCollectionItems = web.Operation{
 	Args: append(web.PageParams(nil)[:3:3],
 		web.Param{
 			In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.",
-			Schema: web.Object{"type": "boolean"}, Example: false,
+			Schema: web.Object{"type": "boolean"},
 		}),
 	Reply: web.Reply{
 		Status: 200, Doc: "A page of records of any kind, and which of them visitors do not see.",

@@ -100,11 +100,10 @@ var ListDeliveries = web.Operation{
 		{
 			In: "query", Name: "limit",
 			Doc:    "Maximum number of deliveries on a page. A page also ends at 4 MiB. Continue with nextCursor.",
-			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": jobs.LogLength}, Example: 50,
+			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": jobs.LogLength},
 		},
 		{
 			In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: web.Object{"type": "string"},
-			Example: "AQ",
 		},
 	},
 	Reply: web.Reply{Status: 200, Doc: "A page of the deliveries.", Body: web.ListOf("Delivery")},

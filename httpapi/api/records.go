@@ -401,44 +401,42 @@ func listParams(k *record.Kind) []web.Param {
 	text := web.Object{"type": "string"}
 	flag := web.Object{"type": "boolean"}
 	all := append(web.PageParams(catalog.Sorts(k)),
-		web.Param{In: "query", Name: "q", Doc: "Text to look for.", Schema: text, Example: "beach"},
+		web.Param{In: "query", Name: "q", Doc: "Text to look for.", Schema: text},
 		web.Param{
 			In: "query", Name: "tag", Doc: "Name of a tag. Repeat it for several tags; all must match.",
-			Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"},
+			Schema: web.Object{"type": "array", "items": text},
 		},
 		web.Param{
 			In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text,
-			Example: "travel,2024",
 		},
 		web.Param{
-			In: "query", Name: "favorite", Doc: "true for favourites only, false for all others.", Schema: flag, Example: true,
+			In: "query", Name: "favorite", Doc: "true for favourites only, false for all others.", Schema: flag,
 		},
 		web.Param{
-			In: "query", Name: "public", Doc: "true for public records only, false for all others.", Schema: flag, Example: true,
+			In: "query", Name: "public", Doc: "true for public records only, false for all others.", Schema: flag,
 		},
-		web.Param{In: "query", Name: "isFavorite", Doc: "As favorite.", Schema: flag, Example: true},
-		web.Param{In: "query", Name: "isPublic", Doc: "As public.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "isFavorite", Doc: "As favorite.", Schema: flag},
+		web.Param{In: "query", Name: "isPublic", Doc: "As public.", Schema: flag},
 		web.Param{
 			In: "query", Name: "updatedSince",
 			Doc:    "Only records that were changed at this time or later. Deleted ones are in the trash.",
-			Schema: web.Object{"type": "string", "format": "date-time"}, Example: "2026-01-02T03:04:05Z",
+			Schema: web.Object{"type": "string", "format": "date-time"},
 		},
 		web.Param{
 			In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.", Schema: flag,
-			Example: false,
 		},
 	)
 	if k == record.Files {
 		all = append(all,
 			web.Param{
-				In: "query", Name: "folder", Doc: "Id or name of a folder, or unfiled.", Schema: text, Example: "Holidays",
+				In: "query", Name: "folder", Doc: "Id or name of a folder, or unfiled.", Schema: text,
 			},
-			web.Param{In: "query", Name: "type", Doc: "Kind of file.", Schema: web.Ref("FileType"), Example: "image"})
+			web.Param{In: "query", Name: "type", Doc: "Kind of file.", Schema: web.Ref("FileType")})
 	}
 	if k == record.Games {
 		all = append(
 			all,
-			web.Param{In: "query", Name: "status", Doc: "State of the game.", Schema: web.Ref("GameStatus"), Example: "playing"},
+			web.Param{In: "query", Name: "status", Doc: "State of the game.", Schema: web.Ref("GameStatus")},
 		)
 	}
 	if k == record.Bookmarks {
@@ -446,11 +444,11 @@ func listParams(k *record.Kind) []web.Param {
 			web.Param{
 				In: "query", Name: "url",
 				Doc:    "Bookmarks of the page at this address. A fragment, tracking parameters and a final slash do not count.",
-				Schema: web.Object{"type": "string", "format": "uri"}, Example: "https://go.dev/",
+				Schema: web.Object{"type": "string", "format": "uri"},
 			},
 			web.Param{
 				In: "query", Name: "unreachable", Doc: "true for bookmarks whose page cannot be reached, false for all others.",
-				Schema: flag, Example: true,
+				Schema: flag,
 			})
 	}
 	return all

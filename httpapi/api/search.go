@@ -170,22 +170,21 @@ func searchParams() []web.Param {
 			In: "query", Name: "q",
 			Doc: "Words or their beginnings, \"words in a row\", tag:x, kind:note, is:public, is:private, is:favorite. A " +
 				"minus before any of these excludes it.",
-			Schema: web.Object{"type": "string", "maxLength": search.MaxText}, Example: "summer tag:travel",
+			Schema: web.Object{"type": "string", "maxLength": search.MaxText},
 		},
-		{In: "query", Name: "kind", Doc: "Only this kind, by its name or that of its list.", Schema: text, Example: "note"},
+		{In: "query", Name: "kind", Doc: "Only this kind, by its name or that of its list.", Schema: text},
 		{
 			In: "query", Name: "tag", Doc: "Name of a tag. Repeat it for several tags; all must match.",
-			Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"},
+			Schema: web.Object{"type": "array", "items": text},
 		},
 		{
 			In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text,
-			Example: "travel,2024",
 		},
 		{
 			In: "query", Name: "limit", Doc: "Maximum number of results on a page.",
-			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20,
+			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage},
 		},
-		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: text, Example: "AQ"},
+		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: text},
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 var permanentParam = []web.Param{{
 	In: "query", Name: "permanent", Doc: "true deletes it for good instead of moving it to the trash. That needs a " +
 		"session or the scope all.",
-	Schema: web.Object{"type": "boolean"}, Example: false,
+	Schema: web.Object{"type": "boolean"},
 }}
 
 func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
@@ -90,20 +90,18 @@ var ListTrash = web.Operation{
 	Args: []web.Param{
 		{
 			In: "query", Name: "kind", Doc: "Only this kind, by its name or that of its list.",
-			Schema: web.Object{"type": "string"}, Example: "note",
+			Schema: web.Object{"type": "string"},
 		},
 		{
 			In: "query", Name: "q", Doc: "Part of the title.", Schema: web.Object{"type": "string", "maxLength": search.MaxText},
-			Example: "beach",
 		},
 		{
 			In: "query", Name: "limit",
 			Doc:    "Maximum number of entries on a page. A page also ends at 4 MiB. Continue with nextCursor.",
-			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20,
+			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage},
 		},
 		{
 			In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: web.Object{"type": "string"},
-			Example: "AQ",
 		},
 	},
 	Reply: web.Reply{Status: 200, Doc: "A page of the trash.", Body: web.ListOf("TrashItem")}, Serve: listTrash,

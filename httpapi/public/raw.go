@@ -493,7 +493,7 @@ func (f *PasswordForm) Fields(s *field.Set) {
 
 var sharePassword = web.Param{
 	In: "header", Name: "x-share-password", Doc: "Password of the item, if it has one. " + PasswordHeader,
-	Schema: web.Object{"type": "string", "maxLength": MaxPasswordHeader}, Example: "open sesame",
+	Schema: web.Object{"type": "string", "maxLength": MaxPasswordHeader},
 }
 
 func ReadShared(k *record.Kind) web.Operation {

@@ -200,5 +200,5 @@ func verifyCaptcha(c *web.Request) error {
 
 var captchaVersion = web.Param{
 	In: "query", Name: "version", Doc: "Version of ALTCHA's format: 1 (the default) or 2.",
-	Schema: web.Object{"type": "string", "enum": []string{"1", "2"}}, Example: "2",
+	Schema: web.Object{"type": "string", "enum": []string{"1", "2"}},
 }

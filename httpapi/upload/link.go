@@ -29,17 +29,17 @@ import (
 var (
 	uploadPassword = web.Param{
 		In: "header", Name: "x-upload-password", Doc: "Password of the link, if it has one. " + public.PasswordHeader,
-		Schema: web.Object{"type": "string", "maxLength": public.MaxPasswordHeader}, Example: "open sesame",
+		Schema: web.Object{"type": "string", "maxLength": public.MaxPasswordHeader},
 	}
 	captchaArgs = []web.Param{
 		{
 			In: "header", Name: "x-captcha-token",
 			Doc:    "The token of a solved captcha, if the link asks for one. It is valid once.",
-			Schema: web.Object{"type": "string"}, Example: "eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…",
+			Schema: web.Object{"type": "string"},
 		},
 		{
 			In: "header", Name: "x-captcha-pass", Doc: "A pass of /captcha/verify instead of a token.",
-			Schema: web.Object{"type": "string"}, Example: "AAABm4…",
+			Schema: web.Object{"type": "string"},
 		},
 	}
 )

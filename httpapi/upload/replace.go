@@ -22,7 +22,7 @@ var ReplaceContent = web.Operation{
 	Args: []web.Param{{
 		In: "query", Name: "name", Doc: "The new name of the file. Without it the name in Content-Disposition is taken; " +
 			"without both the name stays.",
-		Schema: web.Object{"type": "string", "maxLength": record.MaxFileName}, Example: "report-2.pdf",
+		Schema: web.Object{"type": "string", "maxLength": record.MaxFileName},
 	}},
 	Body:  web.BytesOf(),
 	Reply: web.Reply{Status: http.StatusOK, Doc: "The record.", Body: web.DataOf("File")},

@@ -23,21 +23,20 @@ func queueParams(status string) []web.Param {
 	return []web.Param{
 		{
 			In: "query", Name: "status", Doc: "Status of the items; default " + status + ".", Schema: web.Ref("UploadState"),
-			Example: "pending",
 		},
 		{
 			In: "query", Name: "limit",
 			Doc:    "Maximum number of items on a page. A page also ends at 4 MiB. Continue with nextCursor.",
-			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 50,
+			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage},
 		},
 		{
 			In: "query", Name: "offset", Doc: "Number of items to skip; not together with cursor.",
-			Schema: web.Object{"type": "integer", "minimum": 0, "maximum": web.MaxOffset}, Example: 0,
+			Schema: web.Object{"type": "integer", "minimum": 0, "maximum": web.MaxOffset},
 		},
 		{
 			In: "query", Name: "cursor",
 			Doc:    "nextCursor of the previous page. Decisions between two pages do not hide any items.",
-			Schema: web.Object{"type": "string"}, Example: "AQ",
+			Schema: web.Object{"type": "string"},
 		},
 	}
 }

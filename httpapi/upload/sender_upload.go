@@ -27,8 +27,7 @@ var sendingKey = web.Param{
 	In: "header", Name: "Idempotency-Key",
 	Doc: "If the same request comes again from the same network, it gets the upload that the first one started, as " +
 		"long as that exists. Each upload needs its own key, which nobody can guess, such as a random UUID.",
-	Schema:  web.Object{"type": "string", "maxLength": 255},
-	Example: "3f1c9b1e-6d3b-4d68-9c0c-5a1f7e0d2b41",
+	Schema: web.Object{"type": "string", "maxLength": 255},
 }
 
 var BeginSending = web.Operation{
@@ -37,7 +36,7 @@ var BeginSending = web.Operation{
 		"bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
 	Args: append([]web.Param{
 		tusArgs.version, tusArgs.length, tusMetadata(
-			"filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i",
+			"filename, and the sender's name and message.",
 		), tusArgs.sum, uploadPassword, sendingKey,
 	}, captchaArgs...),
 	Body: tusPiece, Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")},

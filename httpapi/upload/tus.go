@@ -52,36 +52,35 @@ const (
 var tusArgs = struct{ version, offset, length, sum, override web.Param }{
 	version: web.Param{
 		In: "header", Name: "Tus-Resumable", Doc: "The version of tus. Another version gives 412.",
-		Schema: web.Object{"type": "string", "enum": []string{web.TusVersion}}, Example: web.TusVersion,
+		Schema: web.Object{"type": "string", "enum": []string{web.TusVersion}},
 	},
 	offset: web.Param{
 		In: "header", Name: "Upload-Offset",
 		Doc:    "Offset of the body's first byte. If the upload is at another offset, the answer is 409.",
-		Schema: web.Object{"type": "integer", "minimum": 0}, Example: 1048576,
+		Schema: web.Object{"type": "integer", "minimum": 0},
 	},
 	length: web.Param{
 		In: "header", Name: "Upload-Length", Doc: "Total bytes.", Schema: web.Object{"type": "integer", "minimum": 0},
-		Example: 20971520,
 	},
 	sum: web.Param{
 		In: "header", Name: "Upload-Checksum",
 		Doc: "Algorithm (" + tusChecksums + ") and checksum of the body in base64. If it does not match, the answer is " +
 			"460 and nothing is stored.",
-		Schema: web.Object{"type": "string"}, Example: "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0=",
+		Schema: web.Object{"type": "string"},
 	},
 	override: web.Param{
 		In: "header", Name: "X-HTTP-Method-Override", Doc: "PATCH, DELETE or HEAD.",
-		Schema: web.Object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, Example: "PATCH",
+		Schema: web.Object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}},
 	},
 }
 
 // tusPiece is a body with bytes of an upload.
 var tusPiece = &web.Content{Media: TusBody, Optional: true}
 
-func tusMetadata(doc, example string) web.Param {
+func tusMetadata(doc string) web.Param {
 	return web.Param{
 		In: "header", Name: "Upload-Metadata", Doc: "Pairs of a name and a value in base64, separated by commas: " + doc,
-		Schema: web.Object{"type": "string"}, Example: example,
+		Schema: web.Object{"type": "string"},
 	}
 }
 
@@ -442,11 +441,10 @@ var BeginUpload = web.Operation{
 		tusArgs.version, tusArgs.length,
 		{
 			In: "header", Name: "Upload-Defer-Length", Doc: "1 instead of Upload-Length, if the length is still unknown.",
-			Schema: web.Object{"type": "integer", "enum": []int{1}}, Example: 1,
+			Schema: web.Object{"type": "integer", "enum": []int{1}},
 		},
 		tusMetadata(
 			"filename, filetype, and the fields of an upload. They are checked now, and the slug is reserved.",
-			"filename YS50eHQ=,isPublic dHJ1ZQ==",
 		),
 		tusArgs.sum, web.IdempotencyArg,
 	},

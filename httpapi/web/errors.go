@@ -300,7 +300,6 @@ var ProofArg = Param{
 	"The solution of the challenge, if the last answer was 400 with the code captcha_required and a challenge; " +
 		"ALTCHA's payload in base64. It is valid once.",
 	Object{"type": "string", "maxLength": captcha.MaxCaptcha},
-	"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…",
 }
 
 // CodeDamaged is the error code for damaged stored bytes.

@@ -271,14 +271,12 @@ func PageParams(sorts []catalog.Sort) []Param {
 		{
 			"query", "limit", "Maximum number of records on a page. A page also ends at 4 MiB. Continue with nextCursor.",
 			Object{"type": "integer", "minimum": 1, "maximum": MaxPage, "default": DefaultPage},
-			50,
 		},
 		{
 			"query", "offset", "Number of records to skip; not together with cursor.",
 			Object{"type": "integer", "minimum": 0, "maximum": MaxOffset},
-			0,
 		},
-		{"query", "cursor", "nextCursor of the previous page.", Object{"type": "string"}, "AQ"},
-		{"query", "sort", "The order; default newest.", EnumOf(field.Words(sorts), false), "newest"},
+		{"query", "cursor", "nextCursor of the previous page.", Object{"type": "string"}},
+		{"query", "sort", "The order; default newest.", EnumOf(field.Words(sorts), false)},
 	}
 }

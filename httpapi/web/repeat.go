@@ -148,8 +148,7 @@ var IdempotencyArg = Param{
 	Doc: "If the same request is repeated within 24 hours, it gets the same answer, also after a crash of the server. " +
 		"If the answer had secrets, which are shown only once, it gets 409 (answered_before) with the id of what was made. " +
 		"A different request with the same key is refused (422, idempotency_mismatch).",
-	Schema:  Object{"type": "string", "maxLength": 255},
-	Example: "3f1c9b1e",
+	Schema: Object{"type": "string", "maxLength": 255},
 }
 
 // repeatGuards lets one request with the same Idempotency-Key run at a time.

@@ -12,7 +12,6 @@ type Object = map[string]any
 type Param struct {
 	In, Name, Doc string
 	Schema        Object
-	Example       any
 }
 
 // Content is a body. The test that writes the document has the schemas.

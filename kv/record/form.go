@@ -81,7 +81,7 @@ func (f *Form) Fields(s *field.Set) {
 	if f.kind == Collections {
 		s.Nested("source", &f.Source, &f.Sourced, f.Source.check).
 			Says("What is in it: {\"folderId\"}, {\"tag\"} or {\"items\"}. Without any of them, items can be added to it.",
-				`{"items":["01890a5d-ac96-774b-bcce-b302099a8057"]}`)
+				`{"items":[]}`)
 	}
 	f.slug(s, "slug")
 	f.sharing(s)
