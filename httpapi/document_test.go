@@ -158,8 +158,9 @@ func makeDocument() ([]byte, error) {
 			"contact": web.Object{"name": "The administrator of this server", "url": httpapi.Placeholder + "/about"},
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
 				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text. Unknown members are ignored, but " +
-				"refused with 422 if the request has Prefer: handling=strict. Unknown parameters of addresses that need a " +
-				"credential are refused with 400. When creating, null means absent. " +
+				"refused with 422 if the request has Prefer: handling=strict; the answer then has Preference-Applied. So are " +
+				"unknown fields of forms and unknown metadata of resumable uploads. Unknown parameters of addresses that need a " +
+				"credential are refused with 400, and those of other addresses for such a request. When creating, null means absent. " +
 				"The tags of a file may be sent back in the form of an answer. " +
 				"The following is not listed for each operation. Every address with GET also has HEAD, with the same answer " +
 				"without the body. OPTIONS lists the methods of an address. " +

@@ -220,10 +220,12 @@ func authorize(c *web.Request, d web.Access) error {
 	return session.RequireConfirmed(c, d)
 }
 
-// strict reports whether the operation refuses parameters that it does not know. With a misspelt
+// checksQuery reports whether parameters that the operation does not know are refused. With a misspelt
 // filter, its caller would otherwise get everything. Addresses for others take whatever is
-// appended to them.
-func (r *Route) strict() bool { return strings.HasPrefix(r.Path, web.APIPath) && !r.Access.Open }
+// appended to them, unless the client asks for a refusal.
+func (r *Route) checksQuery(strict bool) bool {
+	return strings.HasPrefix(r.Path, web.APIPath) && (strict || !r.Access.Open)
+}
 
 func (s *Server) handle(r Route) httprouter.Handle {
 	answer := func(c *web.Request) error {
@@ -243,10 +245,14 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		if c.AtContentOrigin() && !r.AtContentOrigin {
 			return record.NotFound("address")
 		}
+		strict := c.Strict()
+		if strict && strings.HasPrefix(r.Path, web.APIPath) {
+			c.W.Header().Set("Preference-Applied", "handling=strict")
+		}
 		if err := authorize(c, r.Access); err != nil {
 			return err
 		}
-		if r.strict() {
+		if r.checksQuery(strict) {
 			if err := c.CheckQuery(r.Args); err != nil {
 				return err
 			}

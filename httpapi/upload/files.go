@@ -59,7 +59,7 @@ func uploadFiles(c *web.Request) error {
 		return c.AnswerUploaded(body)
 	}
 	form := record.NewForm(record.Files)
-	problems := field.Create(record.Upload{Form: form}, fields)
+	problems := c.CreateFrom(record.Upload{Form: form}, fields)
 	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now()), fileProblems(form, in.Files)); err != nil {
 		return err
 	}

@@ -168,11 +168,12 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 		w := &all[i]
 		w.form = NewRemoteForm()
 		problems := field.Create(w.form, w.in)
+		unknown := c.RefuseUnknown(w.form, w.ownMembers)
 		var refused error
 		if why := c.Site.Outbound.Refuses(w.form.url); why != "" {
 			refused = field.Problems{"url": why}
 		}
-		err := web.JoinProblems(problems, w.form.CheckNew(c.Site.Store.Now()), refused)
+		err := web.JoinProblems(problems, unknown, w.form.CheckNew(c.Site.Store.Now()), refused)
 		if err == nil {
 			continue
 		}
@@ -224,6 +225,9 @@ var StartRemoteUpload = web.Operation{
 func startRemoteUpload(c *web.Request) error {
 	in, err := c.ReadObject(web.SmallBody, nil)
 	if err != nil {
+		return err
+	}
+	if err := c.RefuseUnknown(NewRemoteForm(), in, "urls", "items"); err != nil {
 		return err
 	}
 	all, err := remoteFilesOf(in)

@@ -9,6 +9,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/field"
 	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -125,7 +126,11 @@ func (in *Intake) takeBody(c *web.Request, of *record.Record) error {
 
 // takeOne is takeBody for a form with one file, as programs send uploads. named is the name for a file without one.
 func (in *Intake) takeOne(c *web.Request, budget *Budget, named string) error {
-	if _, err := in.ReadForm(c, budget); err != nil {
+	fields, err := in.ReadForm(c, budget)
+	if err != nil {
+		return err
+	}
+	if err := c.RefuseUnknown(noFields{}, fields); err != nil {
 		return err
 	}
 	if len(in.Files) != 1 {
@@ -136,6 +141,11 @@ func (in *Intake) takeOne(c *web.Request, budget *Budget, named string) error {
 	}
 	return nil
 }
+
+// noFields is the shape of a form that has only a file.
+type noFields struct{}
+
+func (noFields) Fields(*field.Set) {}
 
 // replaceBudget is BudgetOf for other bytes of a file. While the trash is off, the former ones make room for them.
 func replaceBudget(c *web.Request, of *record.Record) (*Budget, error) {

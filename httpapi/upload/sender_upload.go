@@ -57,7 +57,7 @@ func beginSending(c *web.Request) error {
 	if b.length < 0 {
 		return badTus("The request needs Upload-Length.")
 	}
-	u, err := b.sending(q)
+	u, err := b.sending(c, q)
 	if err != nil {
 		return err
 	}
@@ -114,9 +114,9 @@ func repeatSending(c *web.Request, secret string) error {
 }
 
 // sending is the upload that a sender's request starts, if its metadata are valid.
-func (b *uploadOptions) sending(q *inbox.Request) (u inbox.Upload, err error) {
+func (b *uploadOptions) sending(c *web.Request, q *inbox.Request) (u inbox.Upload, err error) {
 	form := new(inbox.SenderForm)
-	if err := web.JoinProblems(field.Create(form, b.meta.fields())); err != nil {
+	if err := c.CreateFrom(form, b.meta.fields(), ownMetadata...); err != nil {
 		return u, err
 	}
 	if !q.MayTake(b.meta.fileName()) {

@@ -470,7 +470,8 @@ func beginUpload(c *web.Request) error {
 		return badTus("The request needs Upload-Length, or Upload-Defer-Length: 1.")
 	}
 	form, problems := b.meta.form()
-	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now())); err != nil {
+	unknown := c.RefuseUnknown(record.Upload{Form: form}, b.meta.fields(), ownMetadata...)
+	if err := web.JoinProblems(unknown, problems, form.CheckNew(c.Site.Store.Now())); err != nil {
 		return err
 	}
 	request := b.fingerprint(c, key)
@@ -1118,6 +1119,9 @@ func parseMetadata(text string) (metadata, error) {
 	}
 	return all, nil
 }
+
+// ownMetadata are the metadata that every tus client sends about its file.
+var ownMetadata = []string{"filename", "filetype"}
 
 func (m metadata) text(name string) string {
 	for _, d := range m {

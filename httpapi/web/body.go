@@ -188,7 +188,7 @@ func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, err
 	if shape == nil {
 		return field.Parse(data)
 	}
-	if !c.strict() {
+	if !c.Strict() {
 		return field.ParseFor(shape, data)
 	}
 
@@ -196,11 +196,27 @@ func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, err
 	if err != nil {
 		return nil, err
 	}
+	return in, c.RefuseUnknown(shape, in)
+}
+
+// RefuseUnknown refuses members of the input that shape does not take, if the client prefers that
+// to having them ignored. The caller uses those in except for itself.
+func (c *Request) RefuseUnknown(shape field.Shaped, in field.Object, except ...string) error {
+	if !c.Strict() {
+		return nil
+	}
 	bad := field.Problems{}
 	for _, name := range field.Unknown(shape, in) {
-		bad[CutTo(name, 64)] = "is not known here"
+		if !slices.Contains(except, name) {
+			bad[CutTo(name, 64)] = "is not known here"
+		}
 	}
-	return in, record.Bad(bad)
+	return record.Bad(bad)
+}
+
+// CreateFrom reads the fields of a form into a new value. The caller uses those in except for itself.
+func (c *Request) CreateFrom(v field.Shaped, fields field.Object, except ...string) error {
+	return JoinProblems(c.RefuseUnknown(v, fields, except...), field.Create(v, fields))
 }
 
 // BodyError is the error for a body that could not be read completely.
@@ -275,7 +291,7 @@ func (c *Request) CheckQuery(known []Param) error {
 	var args Arguments
 	for _, name := range SortedKeys(q) {
 		// Programs send these with every list, also with those that are sent whole.
-		if c.R.Method == http.MethodGet && (name == "limit" || name == "offset") {
+		if c.R.Method == http.MethodGet && (name == "limit" || name == "offset") && !c.Strict() {
 			continue
 		}
 		if !slices.ContainsFunc(known, func(p Param) bool { return p.In == "query" && p.Name == name }) {
@@ -285,9 +301,9 @@ func (c *Request) CheckQuery(known []Param) error {
 	return args.Err()
 }
 
-// strict reports whether the client asks to be refused rather than to have a part of its request
+// Strict reports whether the client asks to be refused rather than to have a part of its request
 // ignored (RFC 7240, section 4.4).
-func (c *Request) strict() bool {
+func (c *Request) Strict() bool {
 	for preference := range strings.SplitSeq(strings.Join(c.R.Header["Prefer"], ","), ",") {
 		name, _, _ := strings.Cut(preference, ";")
 		name, value, _ := strings.Cut(name, "=")

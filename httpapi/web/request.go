@@ -108,7 +108,7 @@ func CrossOrigin(h http.Header, r *http.Request) (preflight bool) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Location, ETag, "+tusHeaders)
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Location, ETag, Preference-Applied, "+tusHeaders)
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}

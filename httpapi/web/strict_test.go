@@ -102,6 +102,99 @@ func TestStrictMembers(t *testing.T) {
 	send("handling=strict", "POST", "/api/v1/tags", `{"name":"c","colour":"#fff"}`).Want(422)
 }
 
+// Every door for fields keeps the rule, and says that it did.
+func TestStrictForms(t *testing.T) {
+	t.Parallel()
+	a := apitest.Start(t)
+	_, link := a.Ask(map[string]any{"title": "Photos", "requiresApproval": false})
+	file := a.Upload(nil, apitest.Part{Name: "a.txt", Content: "a"}).Want(201).Text("slug")
+	sending := web.RequestsPath + "/p/" + link
+	form := func(method, path string, colour bool) apitest.Request {
+		fields := map[string]string{}
+		if colour {
+			fields["colour"] = "red"
+		}
+		q := a.UploadRequest(fields, apitest.Part{Name: "b.html", Content: "<DL><p></DL>"})
+		q.Method, q.Path, q.Anyone = method, path, strings.HasPrefix(path, sending)
+		return q
+	}
+	tus := func(_, path string, colour bool) apitest.Request {
+		metadata := "filename YS50eHQ=,filetype YQ=="
+		if colour {
+			metadata += ",colour cmVk"
+		}
+		return apitest.Request{Method: "POST", Path: path, Anyone: strings.HasPrefix(path, sending), Header: http.Header{
+			"Tus-Resumable": {"1.0.0"}, "Upload-Length": {"1"}, "Upload-Metadata": {metadata},
+		}}
+	}
+	remote := func(body string) func(_, path string, colour bool) apitest.Request {
+		return func(_, path string, colour bool) apitest.Request {
+			more := ""
+			if colour {
+				more = `,"colour":"red"`
+			}
+			return apitest.Request{Method: "POST", Path: path, JSON: strings.Replace(body, "MORE", more, 1)}
+		}
+	}
+
+	for _, door := range []struct {
+		method, path string
+		request      func(method, path string, colour bool) apitest.Request
+		field        string // that has the problem
+	}{
+		{"POST", "/api/v1/upload", form, "colour"},
+		{"POST", "/api/v1/import", form, "colour"},
+		{"PUT", "/api/v1/files/" + file + "/content", form, "colour"},
+		{"POST", sending + "/files", form, "colour"},
+		{"POST", "/api/v1/tus", tus, "colour"},
+		{"POST", sending + "/tus", tus, "colour"},
+		{"POST", "/api/v1/remote-upload", remote(`{"url":"https://example.org/a"MORE}`), "colour"},
+		{"POST", "/api/v1/remote-upload", remote(`{"urls":["https://example.org/a"]MORE}`), "colour"},
+		{"POST", "/api/v1/remote-upload", remote(`{"items":[{"url":"https://example.org/a"MORE}]}`), "items"},
+	} {
+		for _, prefer := range []string{"handling=strict", "handling=lenient"} {
+			for _, colour := range []bool{true, false} {
+				q := door.request(door.method, door.path, colour)
+				if q.Header == nil {
+					q.Header = http.Header{}
+				}
+				q.Header.Set("Prefer", prefer)
+				q.Raw = true
+				got, applied := a.Do(q), ""
+				strict := prefer == "handling=strict"
+				if strict {
+					applied = prefer
+				}
+				refused := got.Status == 422 && strings.Contains(got.Text("fields."+door.field), "is not known here")
+				if refused != (strict && colour) || !refused && got.Status >= 300 && got.Text("code") != "import_running" {
+					t.Errorf("%s, %s, colour %v: %d %s", door.path, prefer, colour, got.Status, apitest.CutText(got.Body))
+				}
+				if said := got.Header.Get("Preference-Applied"); said != applied {
+					t.Errorf("%s, %s: Preference-Applied is %q", door.path, prefer, said)
+				}
+			}
+		}
+	}
+}
+
+// Addresses that take any parameter refuse unknown ones for a client that asks for it.
+func TestStrictParameters(t *testing.T) {
+	t.Parallel()
+	a := apitest.Start(t)
+	for _, path := range []string{
+		"/api/v1/openapi?x=1", "/api/v1/captcha/challenge?x=1", "/api/v1/tags?limit=5", "/api/v1/notes?x=1",
+	} {
+		got := a.Do(apitest.Request{Method: "GET", Path: path, Raw: true, Header: apitest.WithHeader("Prefer", "handling=strict")})
+		if got.Status != 400 || !strings.Contains(got.Text("error"), "is not known here") {
+			t.Errorf("%s: %d %s", path, got.Status, apitest.CutText(got.Body))
+		}
+	}
+	about := apitest.Request{Method: "GET", Path: "/about?x=1", Header: apitest.WithHeader("Prefer", "handling=strict")}
+	if applied := a.Do(about).Want(200).Header.Get("Preference-Applied"); applied != "" {
+		t.Errorf("a page applied %q", applied)
+	}
+}
+
 // A limit under the name that another kind has for it is refused: ignored, it would be none.
 func TestLimitsOfOtherKinds(t *testing.T) {
 	t.Parallel()
