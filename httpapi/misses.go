@@ -37,10 +37,9 @@ func hasGrant(c *web.Request, name string) bool {
 	return err == nil
 }
 
-// serveCounted serves a route on which slugs could be guessed. A visitor with too many misses
+// serveCounted serves an address in which the name of an item could be guessed. A visitor with too many misses
 // can only see items for which they have a grant, until the window is over.
-func (s *Server) serveCounted(c *web.Request, serve func(*web.Request) error) error {
-	name := c.Args[0].Value // the first part of the path that varies
+func (s *Server) serveCounted(c *web.Request, name string, serve func(*web.Request) error) error {
 	network, now := limit.Network(c.Addr), s.Store.Now()
 	if wait := s.Limits.Misses.Wait(network, now); wait > 0 && !hasGrant(c, name) {
 		return &record.Error{

@@ -36,6 +36,15 @@ func viewAnything(c *web.Request) error {
 	return show(c, r, owned)
 }
 
+// findsAnything fails with Missing if nothing that the caller may see has the slug.
+func findsAnything(c *web.Request) error {
+	_, _, err := public.Find(c, c.Arg("slug"), record.Kinds)
+	if kv.Missing(err) {
+		_, err = upload.OpenRequest(c, c.Arg("slug"))
+	}
+	return err
+}
+
 func readReference(c *web.Request) error { return c.RespondPage(http.StatusOK, embed.ReferencePage{}) }
 
 // readAsset answers with a file for the pages. Its name changes with its content, so it

@@ -14,6 +14,7 @@ import (
 	"kist/httpapi/public"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
+	"kist/kv"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -152,7 +153,7 @@ func rank(path string) string {
 func (s *Server) handleNothing() http.Handler {
 	answer := func(c *web.Request) error {
 		if c.AtContentOrigin() {
-			return record.NotFound("address")
+			return s.correctNothing(c)
 		}
 		allowed := s.allowed(c.R.URL.Path)
 		if allowed == "" && strings.HasPrefix(c.R.URL.Path, web.APIPath) {
@@ -162,7 +163,7 @@ func (s *Server) handleNothing() http.Handler {
 			}
 		}
 		if allowed == "" {
-			return record.NotFound("address")
+			return s.correctNothing(c)
 		}
 		c.W.Header().Set("Allow", allowed)
 		if c.R.Method == http.MethodOptions {
@@ -228,6 +229,16 @@ func (r *Route) checksQuery(strict bool) bool {
 }
 
 func (s *Server) handle(r Route) httprouter.Handle {
+	serve := r.Serve
+	if r.Finds != nil {
+		serve = func(c *web.Request) error {
+			err := r.Serve(c)
+			if kv.Missing(err) {
+				return s.correct(c, err)
+			}
+			return err
+		}
+	}
 	answer := func(c *web.Request) error {
 		c.Status = r.Reply.Status
 		if r.Tus {
@@ -239,7 +250,7 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		}
 		for _, a := range c.Args {
 			if a.Value == "" { // httprouter matches an empty segment
-				return record.NotFound("address")
+				return s.correctNothing(c)
 			}
 		}
 		if c.AtContentOrigin() && !r.AtContentOrigin {
@@ -264,9 +275,9 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		}
 		var err error
 		if r.Slugs && c.Caller == nil {
-			err = s.serveCounted(c, r.Serve)
+			err = s.serveCounted(c, c.Args[0].Value, serve) // the first part of the path that varies
 		} else {
-			err = r.Serve(c)
+			err = serve(c)
 		}
 		if err != nil {
 			c.UncountChanges()

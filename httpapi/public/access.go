@@ -35,14 +35,20 @@ func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Recor
 // contains the extension comes first. It looks for both before it checks a password, because
 // that takes time and counts as a guess.
 func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
-	r, owned, err = Find(c, name, kinds)
-	if ext := path.Ext(name); kv.Missing(err) && ext != "" && ext != name {
-		r, owned, err = Find(c, strings.TrimSuffix(name, ext), kinds)
-	}
+	r, owned, err = findFile(c, name, kinds)
 	if err != nil {
 		return r, owned, NotOpen(c, err)
 	}
 	return r, owned, Unlock(c, r, owned)
+}
+
+// findFile is Find for addresses that may have an extension after the slug.
+func findFile(c *web.Request, name string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
+	r, owned, err = Find(c, name, kinds)
+	if ext := path.Ext(name); kv.Missing(err) && ext != "" && ext != name {
+		r, owned, err = Find(c, strings.TrimSuffix(name, ext), kinds)
+	}
+	return r, owned, err
 }
 
 // Find is shared without the check of the password. Whether the conditions of an item let a visitor in is decided by
@@ -121,6 +127,24 @@ func seen(c *web.Request, r *record.Record, kinds []*record.Kind) (owned bool, e
 	return false, r.Open(now)
 }
 
+// finds is the rule of web.Operation.Finds for addresses of items of the kinds, which may have an extension.
+func finds(kinds ...*record.Kind) func(*web.Request) error {
+	return func(c *web.Request) error {
+		_, _, err := findFile(c, c.Arg("slug"), kinds)
+		return err
+	}
+}
+
+// findsThrough is it for an item of a collection. Without the password of the collection nobody learns what is in it.
+func findsThrough(c *web.Request) error {
+	r, owned, err := Find(c, c.Arg("slug"), []*record.Kind{record.Collections})
+	if err != nil || !opened(c, r, owned) {
+		return err
+	}
+	_, err = through(c, r)
+	return err
+}
+
 var errLocked = &record.Error{
 	Fault: record.Unauthorized, Code: "password_required",
 	Text: "This item needs a password in the header x-share-password.",
@@ -128,7 +152,7 @@ var errLocked = &record.Error{
 
 // Unlock checks the visitor's password for an item that Find found.
 func Unlock(c *web.Request, r *record.Record, owned bool) error {
-	if owned || r.Password == "" || Granted(c, grant.ToUnlock, r) || Granted(c, grant.ToRead, r) {
+	if opened(c, r, owned) {
 		return nil
 	}
 	password := c.R.Header.Get("X-Share-Password")
@@ -136,6 +160,11 @@ func Unlock(c *web.Request, r *record.Record, owned bool) error {
 		return errLocked
 	}
 	return CheckItemPassword(c, r.ID.String(), r.Password, password, true)
+}
+
+// opened reports whether the visitor needs no password for an item, or has typed it before.
+func opened(c *web.Request, r *record.Record, owned bool) bool {
+	return owned || r.Password == "" || Granted(c, grant.ToUnlock, r) || Granted(c, grant.ToRead, r)
 }
 
 // NotOpen takes an error of Find and returns it. A password for a missing item costs the same work as one for an

@@ -25,8 +25,8 @@ import (
 const pageItems = 200
 
 var (
-	ViewCollectionItem      = web.PageOp(viewCollectionItem, 401, 404, 410, 429, 503).ForVisitors()
-	ReadCollectionItem      = ReadRaw.By(readCollectionItem)
+	ViewCollectionItem      = web.PageOp(viewCollectionItem, 401, 404, 410, 429, 503).ForVisitors().Found(findsThrough)
+	ReadCollectionItem      = ReadRaw.By(readCollectionItem).Found(findsThrough)
 	ReadCollectionThumbnail = ReadThumbnail.By(readCollectionThumbnail)
 )
 

@@ -17,6 +17,12 @@ import (
 var FollowLink = web.Operation{
 	Tag: "public", Reply: web.Reply{Status: 302}, Fails: []int{200, 401, 404, 410, 429, 503}, Slugs: true,
 	Serve: followLink,
+}.Found(findsLink)
+
+// findsLink fails with Missing if no short link that the caller may follow has the slug.
+func findsLink(c *web.Request) error {
+	_, _, err := Find(c, c.Arg("slug"), []*record.Kind{record.Links})
+	return err
 }
 
 // followLink redirects to the target of a short link.

@@ -34,7 +34,10 @@ import (
 var ReadRaw = web.Operation{
 	Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503},
 	Slugs: true, AtContentOrigin: true, Serve: readRaw,
-}
+}.Found(finds(rawKinds...))
+
+// rawKinds have bytes at an address. Those of a collection are its zip.
+var rawKinds = []*record.Kind{record.Files, record.Notes, record.Snippets, record.Collections}
 
 // readRaw answers with the bytes of a file, or the text of a note or snippet. The address may
 // have an extension after the slug. The zip of a collection comes before an item that has got its
@@ -48,7 +51,7 @@ func readRaw(c *web.Request) error {
 	}
 	switch {
 	case kv.Missing(err):
-		r, owned, err = sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets, record.Collections)
+		r, owned, err = sharedFile(c, c.Arg("slug"), rawKinds...)
 	case err == nil:
 		err = Unlock(c, r, owned)
 	}

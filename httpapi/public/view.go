@@ -26,7 +26,7 @@ import (
 	"kist/kv/record"
 )
 
-var ViewItem = web.PageOp(viewItem, 401, 404, 410, 429, 503).ForVisitors()
+var ViewItem = web.PageOp(viewItem, 401, 404, 410, 429, 503).ForVisitors().Found(finds(record.Kinds...))
 
 // viewItem shows an item to anyone who may see it. The address may have an extension, because
 // addresses at the origin for content that redirect here may have one.
@@ -357,7 +357,16 @@ const (
 	maxGamesBytes  = 768 << 10 // of all that are shown, as they are stored; as HTML they are at most five times as long
 )
 
-var ViewGames = web.PageOp(viewGames, 404, 429, 503).ForVisitors()
+var ViewGames = web.PageOp(viewGames, 404, 429, 503).ForVisitors().Found(findsGames)
+
+// findsGames fails with Missing if the user has no games that are open to all.
+func findsGames(c *web.Request) error {
+	_, games, _, err := games(c, c.Arg("username"))
+	if err == nil && len(games) == 0 {
+		return record.ErrMissing
+	}
+	return err
+}
 
 // viewGames shows the newest public games of a user.
 func viewGames(c *web.Request) error {

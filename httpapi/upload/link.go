@@ -495,7 +495,13 @@ func leaveFiles(c *web.Request) error {
 	})
 }
 
-var ViewUploadLink = web.PageOp(viewUploadLink, 401, 404, 410, 429, 503).ForVisitors()
+var ViewUploadLink = web.PageOp(viewUploadLink, 401, 404, 410, 429, 503).ForVisitors().Found(findsLink)
+
+// findsLink fails with Missing if no upload link has the slug.
+func findsLink(c *web.Request) error {
+	_, err := OpenRequest(c, c.Arg("slug"))
+	return err
+}
 
 // viewUploadLink shows the page of an upload link, or asks for its password.
 func viewUploadLink(c *web.Request) error {

@@ -21,6 +21,9 @@ type Operation struct {
 	Tus             bool      // part of the tus protocol: every answer has its version
 	Once            string    // what it makes, if the answer has secrets, which are never stored
 	Serve           func(*Request) error
+	// Finds fails with a Missing error if nothing is at the address that the caller may see. It counts nothing and checks
+	// no password. Without it, nobody is redirected to the address from one that was pasted with a slash or a sign.
+	Finds func(*Request) error
 }
 
 // By returns the operation with its handler, for handlers that are methods of a server.
@@ -40,6 +43,12 @@ func (o Operation) Conditional() Operation {
 // ForVisitors returns the operation for a path with slugs that visitors could guess.
 func (o Operation) ForVisitors() Operation {
 	o.Tag, o.Slugs = "public", true
+	return o
+}
+
+// Found returns the operation with the function that finds what is at its address: see Finds.
+func (o Operation) Found(finds func(*Request) error) Operation {
+	o.Finds, o.Fails = finds, append(slices.Clone(o.Fails), http.StatusPermanentRedirect)
 	return o
 }
 
