@@ -15,7 +15,9 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv/field"
 	"kist/kv/kvtest/needs"
+	"kist/kv/transfer/format"
 )
 
 const bookmarksHTML = `<!DOCTYPE NETSCAPE-Bookmark-file-1>
@@ -26,8 +28,7 @@ const bookmarksHTML = `<!DOCTYPE NETSCAPE-Bookmark-file-1>
 </DL></DL>
 `
 
-const formats = "netscape, firefox, chrome, linkding, karakeep, linkwarden, wallabag, omnivore, pocket, raindrop, " +
-	"instapaper, csv, shlink, folder, kist"
+var formats = strings.Join(field.Words(format.Formats), ", ")
 
 // What is moved in from elsewhere comes out as an export, and goes into another
 // instance, all of it equal: while the server runs, and while it does not.
@@ -182,20 +183,24 @@ func TestUnknownFormat(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", s.data("kist.sock"))
 	}}}
-	for ask, want := range map[string]string{
-		"format=other":  `"fields":{"format":"must be one of: ` + formats + `"}`,
-		"format=pocket": `"made":{"bookmark":1}`,
-		"":              `"format":"csv"`,
+	const list = "url,title\nhttps://go.dev/"
+	for ask, c := range map[string]struct {
+		text, want string
+		status     int
+	}{
+		"format=other":  {list, `"fields":{"format":"must be one of: ` + formats + `"}`, http.StatusUnprocessableEntity},
+		"format=pocket": {list, `"made":{"bookmark":1}`, http.StatusOK},
+		"":              {list, `"format":"csv"`, http.StatusOK},
+		"dryRun=true":   {"nothing known", `"code":"not_importable"`, http.StatusUnprocessableEntity}, // no fault of the server
+		"format=kist":   {"nothing known", `"error":"It is not a complete zip."`, http.StatusUnprocessableEntity},
 	} {
-		res, err := client.Post(
-			"http://kist/import?user=ann&"+ask, "", strings.NewReader("url,title\nhttps://go.dev/"+ask+",Go\n"),
-		)
+		res, err := client.Post("http://kist/import?user=ann&"+ask, "", strings.NewReader(c.text+ask+",Go\n"))
 		is.NoErr(err)
 		body, err := io.ReadAll(res.Body)
 		is.NoErr(err)
 		res.Body.Close()
-		is.Equal(res.StatusCode == http.StatusOK, ask != "format=other")
-		if !strings.Contains(string(body), want) {
+		is.Equal(res.StatusCode, c.status)
+		if !strings.Contains(string(body), c.want) {
 			t.Errorf("%s: %s", ask, body)
 		}
 	}

@@ -59,6 +59,9 @@ func (v handler) importRecords(r *http.Request) (out Imported, err error) {
 		}
 		return err
 	})
+	if why, ok := errors.AsType[format.Unreadable](err); ok { // the file is wrong, not the server
+		err = &record.Error{Fault: record.Invalid, Code: "not_importable", Text: string(why)}
+	}
 	return out, err
 }
 

@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
+	"kist/kv/field"
 	"kist/kv/media"
 	"kist/kv/record"
 )
@@ -78,6 +78,39 @@ func (l *csvLine) yes(columns ...string) bool {
 	return false
 }
 
+// has reports whether there is a column with the name.
+func (l *csvLine) has(name string) bool {
+	_, ok := l.columns[name]
+	return ok
+}
+
+// says reports whether a cell has a value that is not a word for no, and leaves
+// it unread.
+func (l *csvLine) says(name string) bool {
+	i, ok := l.columns[name]
+	if !ok || i >= len(l.cells) {
+		return false
+	}
+	switch strings.ToLower(strings.TrimSpace(l.cells[i])) {
+	case "", "0", "false", "no", "null":
+		return false
+	}
+	return true
+}
+
+// entry is the line as an object, with the names of the columns in lower case. Its
+// cells count as read here.
+func (l *csvLine) entry(left *unread) *entry {
+	o := field.Object{}
+	for i, cell := range l.cells {
+		if i < len(l.names) && strings.TrimSpace(cell) != "" {
+			o[strings.ToLower(strings.TrimSpace(l.names[i]))] = strings.Clone(cell)
+			l.read[i] = true
+		}
+	}
+	return &entry{o: o, unread: left}
+}
+
 // done counts the cells that were not read.
 func (l *csvLine) done(left *unread) {
 	for i, cell := range l.cells {
@@ -94,7 +127,7 @@ func (l *csvLine) done(left *unread) {
 
 // ofColumns makes rows from the lines of a CSV file (RFC 4180). The first line
 // names the columns. media.Separator tells what separates them.
-func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *csvLine) Row) Rows {
+func ofColumns(r io.Reader, needed []string, left *unread, row func(at string, l *csvLine) Row) Rows {
 	return func(yield func(Row, error) bool) {
 		buffered := bufio.NewReader(r)
 		limit := &gauge{r: buffered, most: maxLine, left: maxLine}
@@ -133,8 +166,8 @@ func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *
 						l.columns[column(name)] = i
 					}
 				}
-				if _, ok := l.columns[needed]; !ok {
-					yield(Row{}, unreadable("The first line does not name a column %q.", needed))
+				if !slices.ContainsFunc(needed, l.has) {
+					yield(Row{}, unreadable("The first line does not name a column %q.", needed[0]))
 					return
 				}
 				continue
@@ -197,7 +230,7 @@ func linksIn(s Source) Rows {
 }
 
 func links(r io.Reader, left *unread) Rows {
-	return ofColumns(r, "url", left, func(at string, l *csvLine) Row {
+	return ofColumns(r, []string{"url"}, left, func(at string, l *csvLine) Row {
 		b := build(record.Bookmarks, at)
 		url := l.cell("url")
 		if title := l.cell("title", "name"); title != url { // Pocket writes the address in place of a missing title
@@ -245,34 +278,4 @@ func (b *builder) state(name string) bool {
 		return false
 	}
 	return true
-}
-
-// shlink reads the CSV of Shlink's web client. Short links are public there,
-// and a private one would be useless.
-func shlink(s Source) Rows {
-	left := notRead("column")
-	return left.after(ofColumns(s.text(), "longurl", left, func(at string, l *csvLine) Row {
-		b := build(record.Links, at)
-		slug := l.cell("shortcode")
-		if clean(slug) == "" {
-			slug = path.Base(l.cell("shorturl"))
-		}
-		slug = clean(slug)
-		if slug != "." && slug != "/" {
-			b.Name = slug
-			b.Fields["slug"] = slug
-		}
-		b.address("originalUrl", clean(l.cell("longurl")))
-		b.text("description", l.cell("title"), record.MaxDescription)
-		b.Fields["isPublic"] = true
-		b.tags(splitTags(l.cell("tags"))...)
-		b.Past.Created = l.when("createdat")
-		visits := l.cell("visits")
-		if n, err := strconv.ParseInt(visits, 10, 64); err == nil && n > 0 {
-			b.Past.Views = min(n, math.MaxInt32)
-		} else if err != nil && visits != "" {
-			b.note("The visits %q are not a number.", shown(visits))
-		}
-		return b.Row
-	}))
 }

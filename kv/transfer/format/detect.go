@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 
 	"kist/kv/media"
@@ -49,29 +51,75 @@ func Detect(s Source) (Format, error) {
 		return "", unreadable("It is a compressed backup of Firefox. " +
 			"In Firefox, open the bookmarks' library, choose Backup, and import that file.")
 	}
-	columns := map[string]bool{}
-	separator, table := media.Separator(string(text))
-	line, _, _ := strings.Cut(table, "\n")
-	for c := range strings.SplitSeq(line, string(separator)) {
-		columns[column(c)] = true
-	}
-	switch {
-	case columns["longurl"]:
-		return Shlink, nil
-	case !columns["url"]:
-		return "", errUnknown
-	case columns["timeadded"]:
-		return Pocket, nil
-	case columns["excerpt"] && columns["created"]:
-		return Raindrop, nil
-	case columns["selection"] && columns["timestamp"]:
-		return Instapaper, nil
-	}
-	return CSV, nil
+	return detectColumns(string(text))
 }
 
-var errUnknown = unreadable("Unknown file format. Known formats: %s. "+
-	"Most programs can also export bookmarks as HTML: import that.", known())
+// detectColumns detects a format by the names of the columns in the first line.
+func detectColumns(text string) (Format, error) {
+	separator, table := media.Separator(text)
+	line, _, _ := strings.Cut(table, "\n")
+	var names []string
+	columns := map[string]bool{}
+	for c := range strings.SplitSeq(line, string(separator)) {
+		name := strings.Trim(strings.TrimSpace(c), `"`)
+		if len(names) < shownColumns {
+			names = append(names, strconv.Quote(shown(name)))
+		}
+		columns[column(c)] = true
+	}
+	one := func(of ...string) bool { return slices.ContainsFunc(of, func(c string) bool { return columns[c] }) }
+
+	counted := one(linkClicks...)
+	switch {
+	case one("bitlink", "custombitlink", "custombitlinks") && one(linkTargets...):
+		return Bitly, nil
+	case columns["longurl"]:
+		return Shlink, nil
+	case columns["url"] && columns["keyword"] && (counted || columns["ip"]):
+		return YOURLS, nil
+	case columns["target"] && one("address", "link"):
+		return Kutt, nil
+	case counted && one(linkTargets...) && (one(linkSlugs...) || one("shorturl", "shortlink")):
+		return ShortLinks, nil
+	case columns["name"] && columns["shelves"]:
+		return Grouvee, nil
+	case columns["name"] && one("completionstatus", "timeplayed", "playcount", "userscore"):
+		return Playnite, nil
+	case columns["url"] && !one(otherLists...):
+		return bookmarksIn(columns), nil
+	case len(columns) > 1 && !strings.ContainsRune(line, 0):
+		return "", unreadable("It is a table with the columns %s. These are not bookmarks, short links or games "+
+			"in a form that is read. Known formats: %s. "+hintHTML, strings.Join(names, ", "), known())
+	}
+	return "", errUnknown
+}
+
+// shownColumns is how many columns a refusal names.
+const shownColumns = 12
+
+// otherLists are columns of tables that have addresses and are not lists of
+// bookmarks: passwords, books, films, music and games.
+var otherLists = []string{
+	"password", "loginpassword", "otpauth", "httprealm", "isbn", "const", "imdbrating", "titletype", "letterboxduri",
+	"artist", "album", "game", "platforms", "shelves",
+}
+
+// bookmarksIn is the program that wrote a list of bookmarks with these columns.
+func bookmarksIn(columns map[string]bool) Format {
+	switch {
+	case columns["timeadded"]:
+		return Pocket
+	case columns["excerpt"] && columns["created"]:
+		return Raindrop
+	case columns["selection"] && columns["timestamp"]:
+		return Instapaper
+	}
+	return CSV
+}
+
+const hintHTML = "Most programs can also export bookmarks as HTML: import that."
+
+var errUnknown = unreadable("Unknown file format. Known formats: %s. "+hintHTML, known())
 
 // detectJSON detects a format by members at the beginning of a document; "" if
 // the format is unknown.
@@ -83,6 +131,16 @@ func detectJSON(list bool, has func(string) bool) Format {
 		return Linkding
 	case list && has(`"savedat"`) && has(`"slug"`):
 		return Omnivore
+	case has(`"long_url"`):
+		return Bitly
+	case has(`"longurl"`) && has(`"shortcode"`):
+		return Shlink
+	case has(`"shorturl"`) && has(`"url"`):
+		return YOURLS
+	case has(`"target"`) && has(`"address"`) && has(`"link"`):
+		return Kutt
+	case has(`"shelves"`) && has(`"platforms"`):
+		return Grouvee
 	case list:
 		return ""
 	case has(`"text/x-moz-place-container"`):

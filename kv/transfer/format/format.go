@@ -39,7 +39,13 @@ const (
 	Raindrop   Format = "raindrop"   // CSV of Raindrop
 	Instapaper Format = "instapaper" // CSV of Instapaper
 	CSV        Format = "csv"        // bookmarks in any other CSV with a column url
-	Shlink     Format = "shlink"     // CSV of Shlink's web client
+	Shlink     Format = "shlink"     // CSV of Shlink's web client, or JSON of its API
+	YOURLS     Format = "yourls"     // CSV of YOURLS, or JSON of its API
+	Kutt       Format = "kutt"       // JSON of Kutt's API, or CSV with its members
+	Bitly      Format = "bitly"      // CSV of Bitly, or JSON of its API
+	ShortLinks Format = "shortlinks" // short links in any other CSV with a slug and a target
+	Grouvee    Format = "grouvee"    // CSV or JSON of Grouvee
+	Playnite   Format = "playnite"   // CSV of Playnite's exporters
 	Folder     Format = "folder"     // files, in a tar or a zip
 	Kist       Format = "kist"       // an export of kist
 )
@@ -47,7 +53,7 @@ const (
 // Formats lists the formats.
 var Formats = []Format{
 	Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden, Wallabag, Omnivore, Pocket, Raindrop, Instapaper,
-	CSV, Shlink, Folder, Kist,
+	CSV, Shlink, YOURLS, Kutt, Bitly, ShortLinks, Grouvee, Playnite, Folder, Kist,
 }
 
 // Bounds of a source.
@@ -166,7 +172,8 @@ var readers = map[Format]func(Source) Rows{
 	Linkding: linkding, Karakeep: karakeep, Wallabag: wallabag, Omnivore: omnivore,
 	Firefox: firefox.read, Chrome: chrome.read, Linkwarden: linkwarden.read,
 	Pocket: linksIn, Raindrop: linksIn, Instapaper: linksIn, CSV: linksIn,
-	Shlink: shlink,
+	Shlink: shortLinks, YOURLS: shortLinks, Kutt: shortLinks, Bitly: shortLinks, ShortLinks: shortLinks,
+	Grouvee: grouvee, Playnite: playnite,
 	Folder: folder, Kist: kist,
 }
 
