@@ -156,7 +156,7 @@ func startImport(c *web.Request) error {
 	if len(came.Files) != 1 {
 		one = field.Problems{"file": "must be one file"}
 	}
-	if err := web.JoinProblems(c.CreateFrom(form, fields), one); err != nil {
+	if err := web.JoinProblems(c.RefuseUnknown(form, fields), field.Create(form, fields), one); err != nil {
 		return err
 	}
 	stage := came.Files[0].Stage()

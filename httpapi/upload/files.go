@@ -59,8 +59,10 @@ func uploadFiles(c *web.Request) error {
 		return c.AnswerUploaded(body)
 	}
 	form := record.NewForm(record.Files)
-	problems := c.CreateFrom(record.Upload{Form: form}, fields)
-	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now()), fileProblems(form, in.Files)); err != nil {
+	shape := record.Upload{Form: form}
+	unknown, problems := c.RefuseUnknown(shape, fields), field.Create(shape, fields)
+	err = web.JoinProblems(unknown, problems, form.CheckNew(c.Site.Store.Now()), fileProblems(form, in.Files))
+	if err != nil {
 		return err
 	}
 	hash, err := c.Hash(form.Password)

@@ -366,7 +366,7 @@ func (in *Intake) readSenderForm(c *web.Request, m *Budget) (*inbox.SenderForm, 
 	if len(in.Files) == 0 {
 		none = field.Problems{"file": "is required"}
 	}
-	return form, fields, web.JoinProblems(c.CreateFrom(form, fields), none)
+	return form, fields, web.JoinProblems(c.RefuseUnknown(form, fields), field.Create(form, fields), none)
 }
 
 // receive makes the kept files items of the owner's queue, or files if they need no approval.

@@ -227,7 +227,7 @@ func startRemoteUpload(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := c.RefuseUnknown(NewRemoteForm(), in, "urls", "items"); err != nil {
+	if err := web.JoinProblems(c.RefuseUnknown(NewRemoteForm(), in, "urls", "items")); err != nil {
 		return err
 	}
 	all, err := remoteFilesOf(in)

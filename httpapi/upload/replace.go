@@ -130,7 +130,7 @@ func (in *Intake) takeOne(c *web.Request, budget *Budget, named string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.RefuseUnknown(noFields{}, fields); err != nil {
+	if err := web.JoinProblems(c.RefuseUnknown(noFields{}, fields)); err != nil {
 		return err
 	}
 	if len(in.Files) != 1 {

@@ -116,7 +116,8 @@ func repeatSending(c *web.Request, secret string) error {
 // sending is the upload that a sender's request starts, if its metadata are valid.
 func (b *uploadOptions) sending(c *web.Request, q *inbox.Request) (u inbox.Upload, err error) {
 	form := new(inbox.SenderForm)
-	if err := c.CreateFrom(form, b.meta.fields(), ownMetadata...); err != nil {
+	fields := b.meta.fields()
+	if err := web.JoinProblems(c.RefuseUnknown(form, fields, ownMetadata...), field.Create(form, fields)); err != nil {
 		return u, err
 	}
 	if !q.MayTake(b.meta.fileName()) {

@@ -196,11 +196,11 @@ func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, err
 	if err != nil {
 		return nil, err
 	}
-	return in, c.RefuseUnknown(shape, in)
+	return in, JoinProblems(c.RefuseUnknown(shape, in))
 }
 
 // RefuseUnknown refuses members of the input that shape does not take, if the client prefers that
-// to having them ignored. The caller uses those in except for itself.
+// to having them ignored. The caller uses those in except for itself. The error is for JoinProblems.
 func (c *Request) RefuseUnknown(shape field.Shaped, in field.Object, except ...string) error {
 	if !c.Strict() {
 		return nil
@@ -211,12 +211,10 @@ func (c *Request) RefuseUnknown(shape field.Shaped, in field.Object, except ...s
 			bad[CutTo(name, 64)] = "is not known here"
 		}
 	}
-	return record.Bad(bad)
-}
-
-// CreateFrom reads the fields of a form into a new value. The caller uses those in except for itself.
-func (c *Request) CreateFrom(v field.Shaped, fields field.Object, except ...string) error {
-	return JoinProblems(c.RefuseUnknown(v, fields, except...), field.Create(v, fields))
+	if len(bad) == 0 {
+		return nil
+	}
+	return bad
 }
 
 // BodyError is the error for a body that could not be read completely.
