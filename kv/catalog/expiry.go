@@ -12,7 +12,7 @@ import (
 // endBatch is how many expired items one transaction reports at most.
 const endBatch = 100
 
-// tellExpired is the Tick of records.
+// tellExpired reports what has expired.
 func tellExpired(s *kv.Store) {
 	if err := emitExpired(s); err != nil {
 		s.Log().Error("cannot report expired items; will retry", "error", err)

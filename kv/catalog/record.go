@@ -125,9 +125,12 @@ var RecordTable = kv.Table{
 		}
 		return r.Bytes.Size
 	}, holder),
-	Bytes:    func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return RecordRows.Sum(tx.Tx, bytesOf(owner)), 0 },
-	Text:     kv.RowText(kv.RecordBucket),
-	Tick:     tellExpired,
+	Bytes: func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return RecordRows.Sum(tx.Tx, bytesOf(owner)), 0 },
+	Text:  kv.RowText(kv.RecordBucket),
+	Tick: func(s *kv.Store) {
+		tellExpired(s)
+		renewOrders(s)
+	},
 	Describe: describeRecord,
 }
 

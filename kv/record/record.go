@@ -47,7 +47,7 @@ type Record struct {
 	Bytes  *Content // of a file; nil for other kinds
 
 	KeepMetadata bool   // of a file: visitors get its metadata too
-	Order        string // the sort key of a list by title: the folded start of the title
+	Order        string // the sort key of a list by title: see orderOf
 	Body         []byte // the kind's own fields, as field.Set.AppendJSON wrote them
 }
 
@@ -156,18 +156,6 @@ func (r *Record) SetBody(b Body) {
 	if f, ok := b.(*File); ok && r.Bytes != nil {
 		r.Bytes.Class = ClassOf(f.MimeType)
 	}
-}
-
-// maxOrder bounds Order in bytes, so that index keys stay short. Titles with a
-// longer common beginning sort by age.
-const maxOrder = 48
-
-func orderOf(title string) string {
-	t := strings.ReplaceAll(Fold(Cut(title, maxOrder)), "\x00", "")
-	if len(t) > maxOrder {
-		t = t[:maxOrder]
-	}
-	return t
 }
 
 // The versions of a row. rowWide has a second byte of flags.
@@ -339,7 +327,9 @@ func BorrowRow(key, row []byte) (*Record, error) {
 		if err != nil {
 			return nil, err
 		}
+		filed := r.Order // the record stays where it is in the index
 		r.SetBody(b)
+		r.Order = filed
 	}
 	return r, nil
 }

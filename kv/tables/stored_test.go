@@ -154,6 +154,7 @@ func TestStoredRecords(t *testing.T) {
 				b.ImageURL, old = "", true
 			}
 			r.SetBody(body)
+			r.Order = record.Fold(body.Title()) // as the first versions made it
 			row := r.AppendRow(nil)
 			pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, name+".hex", lines(row))), nil)))
 			is.NoErr(err)
@@ -179,6 +180,7 @@ func TestStoredTrash(t *testing.T) {
 	want := filled(t, reflect.TypeFor[record.Trashed]()).Interface().(record.Trashed)
 	want.Kind, want.AtLimit, want.Body, want.Bytes = record.Bookmarks, record.MakePrivate, nil, nil
 	want.SetBody(&record.Bookmark{URL: "https://example.org/", Name: "Name"})
+	want.Order = "name"                                      // as the first versions made it
 	want.Page.Owner, want.Page.ID = record.ID{}, record.ID{} // in the key
 	want.Page.SignIn = false                                 // came later; trash.signin.json has it
 	want.Of = record.ID{}                                    // was deleted, is no version
