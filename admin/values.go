@@ -68,6 +68,9 @@ func (n *Network) UnmarshalText(text []byte) error {
 	if err != nil {
 		return errors.New(strconv.Quote(t) + " must be an address or a range such as 192.0.2.1 or 10.0.0.0/8")
 	}
+	if p.Addr().Is4In6() && p.Bits() >= 96 { // clients have their IPv4 address
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
 	n.Prefix = p.Masked()
 	return nil
 }

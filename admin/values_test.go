@@ -47,7 +47,7 @@ func TestNetwork(t *testing.T) {
 	is := is.New(t)
 	for text, want := range map[string]string{
 		"10.1.2.3/8": "10.0.0.0/8", "192.0.2.1": "192.0.2.1/32", "::1": "::1/128", "fd00::/8": "fd00::/8",
-		"::ffff:192.0.2.1": "192.0.2.1/32", " 10.0.0.0/8": "10.0.0.0/8",
+		"::ffff:192.0.2.1": "192.0.2.1/32", "::ffff:10.1.2.3/104": "10.0.0.0/8", " 10.0.0.0/8": "10.0.0.0/8",
 	} {
 		var n admin.Network
 		is.NoErr(n.UnmarshalText([]byte(text)))

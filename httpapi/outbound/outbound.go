@@ -119,11 +119,11 @@ func (c *Client) Do(r *http.Request, redirects int) (*http.Response, error) {
 func acceptable(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return &Refused{Host: u.Hostname(), Why: "is not an http or https address"}
+		return &Refused{Host: canonical(u.Hostname()), Why: "is not an http or https address"}
 	case u.User != nil:
-		return &Refused{Host: u.Hostname(), Why: "must not have a user name or a password"}
+		return &Refused{Host: canonical(u.Hostname()), Why: "must not have a user name or a password"}
 	case canonical(u.Hostname()) == "":
-		return &Refused{Host: u.Hostname(), Why: "is not a host"}
+		return &Refused{Host: canonical(u.Hostname()), Why: "is not a host"}
 	}
 	return nil
 }
@@ -164,8 +164,16 @@ func (c *Client) Refuses(address string) (why string) {
 	return "must be an address that the server may call: " + strings.ToLower(text[:1]) + text[1:]
 }
 
-// canonical is a host in the form for comparisons: lower case, without the final dot.
-func canonical(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
+// canonical is a host in the form for comparisons: lower case, without the final dot, and an IPv4 address that is
+// written as IPv6 as the IPv4 address.
+func canonical(host string) string {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	a, err := netip.ParseAddr(host)
+	if err == nil && a.Is4In6() {
+		return a.Unmap().WithZone("").String()
+	}
+	return host
+}
 
 // dial resolves the host and connects to the first of its allowed addresses that answers.
 func (c *Client) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
@@ -269,7 +277,7 @@ func (c *Client) refuse(host string, a netip.Addr) error {
 			return nil
 		}
 	}
-	return &Refused{Host: host, Addr: a, Why: why, Private: reach == allowed}
+	return &Refused{Host: host, Addr: a.Unmap(), Why: why, Private: reach == allowed}
 }
 
 // Allowed is a host or a range of addresses that may be reached although it is not public.

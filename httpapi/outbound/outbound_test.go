@@ -424,3 +424,32 @@ func TestHide(t *testing.T) {
 	}
 	is.Equal(Hide("The target answered 500."), "The target answered 500.")
 }
+
+// TestRefusalsShowIPv4: a refusal shows an IPv4 address as one, however it is written or resolved.
+func TestRefusalsShowIPv4(t *testing.T) {
+	t.Parallel()
+	c := New(Options{Lookup: names(map[string][]string{"nas.example": {"::ffff:192.168.1.5"}}).lookup})
+	for address, want := range map[string]string{
+		"http://[::ffff:192.168.1.5]/":    "The host 192.168.1.5 has the address 192.168.1.5, which is private",
+		"http://[::ffff:c0a8:105]:80/":    "The host 192.168.1.5 has the address 192.168.1.5, which is private",
+		"http://[::FFFF:169.254.169.254]": "The host 169.254.169.254 has the address 169.254.169.254, which is",
+		"ftp://[::ffff:192.168.1.5]/":     "The host 192.168.1.5 is not an http or https address",
+		"http://a:b@[::ffff:192.0.2.1]/":  "The host 192.0.2.1 must not have a user name",
+		"http://nas.example/":             "The host nas.example has the address 192.168.1.5, which is private",
+	} {
+		_, err := get(t, c, address, 0)
+		if err == nil || !strings.HasPrefix(Explain(err, "It"), want) || strings.Contains(err.Error(), "::ffff") {
+			t.Errorf("%s: %v", address, err)
+		}
+		u, err := url.Parse(address)
+		is.New(t).NoErr(err)
+		err = c.Check(u)
+		if err != nil && strings.Contains(strings.ToLower(err.Error()), "::ffff") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	open := New(Options{Allow: allow(t, "192.168.1.5"), Own: func() ([]net.Addr, error) { return nil, nil }})
+	u, err := url.Parse("http://[::ffff:c0a8:105]/")
+	is.New(t).NoErr(err)
+	is.New(t).NoErr(open.Check(u))
+}

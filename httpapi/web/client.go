@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -18,11 +17,11 @@ func (s *Site) Client(r *http.Request) netip.Addr {
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
+		hop := addrOf(strings.TrimSpace(hops[i]))
+		if !hop.IsValid() {
 			break // earlier entries cannot be trusted
 		}
-		addr = hop.Unmap().WithZone("")
+		addr = hop
 		if !s.Trusts(addr) {
 			break
 		}
@@ -46,21 +45,27 @@ func (s *Site) host(r *http.Request) string {
 func (s *Site) peer(r *http.Request) (addr netip.Addr, proxy bool) {
 	if l := connectionOf(r); l != nil {
 		if l.remote != r.RemoteAddr {
-			l.remote, l.addr = r.RemoteAddr, parsePeer(r.RemoteAddr)
+			l.remote, l.addr = r.RemoteAddr, addrOf(r.RemoteAddr)
 		}
 		addr = l.addr
 	} else {
-		addr = parsePeer(r.RemoteAddr)
+		addr = addrOf(r.RemoteAddr)
 	}
 	return addr, len(s.TrustedProxies) > 0 && (!addr.IsValid() || s.Trusts(addr))
 }
 
-func parsePeer(remote string) netip.Addr {
-	host, _, err := net.SplitHostPort(remote)
+// addrOf reads an address, which may have a port: 192.0.2.1, 192.0.2.1:5000, 2001:db8::1, [2001:db8::1] or
+// [2001:db8::1]:5000. An IPv4 address that is written as IPv6 is taken as the IPv4 address. For other texts it is the
+// zero Addr.
+func addrOf(text string) netip.Addr {
+	withPort, err := netip.ParseAddrPort(text)
+	addr := withPort.Addr()
 	if err != nil {
-		host = remote
+		if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+			text = text[1 : len(text)-1]
+		}
+		addr, _ = netip.ParseAddr(text)
 	}
-	addr, _ := netip.ParseAddr(host)
 	return addr.Unmap().WithZone("")
 }
 
