@@ -240,3 +240,26 @@ func TestExportCountsItems(t *testing.T) {
 	is.NoErr(err)
 	is.True(bytes.Contains(zip, []byte("versions.jsonl")))
 }
+
+// Bookmarks leave for other programs, in the form that the name of the file or the flag says.
+func TestExportBookmarks(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	p.write("in.html", bookmarksHTML)
+	p.must("import", "in.html", "--user", "ann")
+	for args, begins := range map[string]string{
+		"out.html": "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n", "out.json": `{"bookmarks":[`, "out.txt --format json": `{"bookmarks":[`,
+	} {
+		named := strings.Fields(args)
+		said := p.must(append([]string{"export", "--user", "ann"}, named...)...)
+		is.Equal(said, "Exported 1 bookmark of ann to "+named[0]+", for other programs.")
+		text, err := os.ReadFile(p.path(named[0]))
+		is.NoErr(err)
+		is.True(strings.HasPrefix(string(text), begins) && strings.Contains(string(text), "Home of Go"))
+	}
+	is.True(strings.HasPrefix(p.run("", "export", "-", "--user", "ann", "--format", "html").out, "<!DOCTYPE NETSCAPE"))
+	wrong := p.run("", "export", "x.csv", "--user", "ann", "--format", "csv")
+	is.Equal([]any{wrong.code, wrong.err}, []any{2, "--format must be one of: zip, html, json.\n"})
+}

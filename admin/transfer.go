@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,6 +23,7 @@ import (
 	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/ops"
+	"kist/kv/field"
 	"kist/kv/record"
 	"kist/kv/transfer"
 	"kist/kv/transfer/format"
@@ -36,8 +38,9 @@ type importCommand struct {
 }
 
 type exportCommand struct {
-	Dest string `arg:"" placeholder:"DEST" help:"The zip to write, or - for standard output. The file must not exist yet."`
-	User string `required:"" placeholder:"NAME" help:"The user whose items to export."`
+	Dest   string `arg:"" placeholder:"DEST" help:"The file to write, or - for standard output. The file must not exist yet."`
+	User   string `required:"" placeholder:"NAME" help:"The user whose items to export."`
+	Format string `placeholder:"FORMAT" help:"zip (everything, for kist), or the bookmarks for other programs: html (browsers, linkding and most others) or json (Karakeep). Without this flag the name of the file says it."`
 }
 
 func (cmd *importCommand) Run(c *Call) error {
@@ -222,20 +225,31 @@ func importReport(m transfer.Moved) string {
 }
 
 func (cmd *exportCommand) Run(c *Call) error {
-	if cmd.Dest == "-" {
+	form, err := cmd.form()
+	if err != nil {
+		return err
+	}
+	if cmd.Dest == "-" && form == transfer.Zip {
 		if f, ok := c.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 			return exit.Misused("a zip is not for the terminal; send it somewhere, "+
 				"such as: kist export --user %s - > kist.zip", cmd.User)
 		}
-	} else if err := unused(cmd.Dest); err != nil {
-		return err
 	}
-	x, err := cmd.fetch(context.Background(), c)
+	if cmd.Dest != "-" {
+		if err := unused(cmd.Dest); err != nil {
+			return err
+		}
+	}
+	x, err := cmd.fetch(context.Background(), c, form)
 	if err != nil {
 		return err
 	}
 	if cmd.Dest == "-" {
 		return nil
+	}
+	if form != transfer.Zip {
+		return c.say(x, "Exported %s of %s to %s, for other programs.",
+			record.Plural(x.Records, "bookmark"), x.User, cmd.Dest)
 	}
 	err = c.say(x, "Exported %s to %s: %s and the bytes of %s (%s). It was read back and is intact. "+
 		"It contains the password hashes of locked items: keep it private.",
@@ -246,8 +260,28 @@ func (cmd *exportCommand) Run(c *Call) error {
 	return bytesMissing(x.Missing)
 }
 
+// form is the form of the export: what --format says, or else the name of the file.
+func (cmd *exportCommand) form() (transfer.Form, error) {
+	if cmd.Format != "" {
+		form := transfer.Form(cmd.Format)
+		if !slices.Contains(transfer.Forms, form) {
+			return "", exit.Misused("--format must be one of: %s", strings.Join(field.Words(transfer.Forms), ", "))
+		}
+		return form, nil
+	}
+	switch strings.ToLower(filepath.Ext(cmd.Dest)) {
+	case ".html", ".htm":
+		return transfer.HTML, nil
+	case ".json":
+		return transfer.JSON, nil
+	}
+	return transfer.Zip, nil
+}
+
 // fetch writes the export of the handler and reads it back.
-func (cmd *exportCommand) fetch(ctx context.Context, c *Call) (x transfer.Exported, err error) {
+func (cmd *exportCommand) fetch(
+	ctx context.Context, c *Call, form transfer.Form,
+) (x transfer.Exported, err error) {
 	from, err := c.connect(ctx, false)
 	if err != nil {
 		return x, err
@@ -256,7 +290,7 @@ func (cmd *exportCommand) fetch(ctx context.Context, c *Call) (x transfer.Export
 
 	p := c.progress("Exporting", 0)
 	defer p.End()
-	res, err := from.Do(ctx, http.MethodGet, "/export?"+url.Values{"user": {cmd.User}}.Encode(), nil)
+	res, err := from.Do(ctx, http.MethodGet, "/export?"+url.Values{"user": {cmd.User}, "format": {string(form)}}.Encode(), nil)
 	if err != nil {
 		return x, err
 	}
@@ -274,7 +308,7 @@ func (cmd *exportCommand) fetch(ctx context.Context, c *Call) (x transfer.Export
 		if err != nil {
 			return err
 		}
-		x, err = readBack(format.Source{R: f, Size: info.Size(), Operator: true})
+		x, err = readBack(format.Source{R: f, Size: info.Size(), Operator: true}, form)
 		if err != nil {
 			return err
 		}
@@ -299,13 +333,20 @@ func unused(path string) error {
 	return fmt.Errorf("there is already a file at %s; name another one", path)
 }
 
+// written are the formats of exports as imports call them.
+var written = map[transfer.Form]format.Format{
+	transfer.Zip: format.Kist, transfer.HTML: format.Netscape, transfer.JSON: format.Karakeep,
+}
+
 // readBack reads an export from end to end.
-func readBack(s format.Source) (x transfer.Exported, err error) {
+func readBack(s format.Source, form transfer.Form) (x transfer.Exported, err error) {
 	seen := map[[32]byte]bool{}
-	for row, err := range format.Read(format.Kist, s) {
+	for row, err := range format.Read(written[form], s) {
 		switch {
 		case err != nil:
 			return x, err
+		case row.Whole:
+			continue
 		case row.Refused != "":
 			x.Missing++
 			continue

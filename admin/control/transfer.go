@@ -1,15 +1,19 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/field"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/transfer"
@@ -92,19 +96,23 @@ func lay(content *blobs.Store, store *kv.Store, body io.Reader) (s format.Source
 	return transfer.Lay(content, store, stage)
 }
 
-// exportRecords writes a zip of what an account keeps.
+// exportRecords writes what an account keeps, or its bookmarks.
 func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) error {
 	return v.Contents(func(content *blobs.Store) error {
 		u, err := view(v, func(tx *kv.Tx) (*people.User, error) { return named(tx, r.URL.Query().Get("user")) })
 		if err != nil {
 			return err
 		}
-		x, err := transfer.NewExport(v.Store, content, u.ID)
+		form := transfer.Form(cmp.Or(r.URL.Query().Get("format"), string(transfer.Zip)))
+		if !slices.Contains(transfer.Forms, form) {
+			return record.Bad(map[string]string{"format": "must be one of: " + strings.Join(field.Words(transfer.Forms), ", ")})
+		}
+		x, err := transfer.NewExport(v.Store, content, u.ID, form)
 		if err != nil {
 			return err
 		}
 		defer x.Close()
-		w.Header().Set("Content-Type", "application/zip")
+		w.Header().Set("Content-Type", form.MediaType())
 		return x.Write(w)
 	})
 }

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"kist/httpapi/upload"
@@ -339,26 +341,48 @@ func stopImport(c *web.Request) error {
 
 var Export = web.Operation{
 	Tag: "moving", Summary: "Everything that the caller has, as one zip. It contains the password hashes of items, so " +
-		"keep it private.",
-	Reply: web.Reply{Status: 200, Doc: "The export.", Body: &web.Content{Media: "application/zip"}},
+		"keep it private. Or only the bookmarks, with titles, descriptions, tags and dates, for other programs.",
+	Args: []web.Param{{
+		In: "query", Name: "format",
+		Doc: "zip is everything, for kist. html and json are the bookmarks: html for browsers, linkding and most others, " +
+			"json for Karakeep.",
+		Schema: web.Object{"type": "string", "enum": field.Words(transfer.Forms), "default": string(transfer.Zip)},
+	}},
+	Reply: web.Reply{Status: 200, Doc: "The export.", Body: web.BytesOf()},
 	Serve: export,
 }
 
 func export(c *web.Request) error {
+	values, err := c.Query()
+	if err != nil {
+		return err
+	}
+	args := web.Arguments{Values: values}
+	form := transfer.Form(cmp.Or(args.Get("format"), string(transfer.Zip)))
+	if !slices.Contains(transfer.Forms, form) {
+		args.Refuse("format must be one of: " + web.Join(transfer.Forms))
+	}
+	if err := args.Err(); err != nil {
+		return err
+	}
 	if err := c.Site.Imports.BeginExport(c.Owner()); err != nil {
 		return err
 	}
 	defer c.Site.Imports.EndExport(c.Owner())
+
+	name := "kist-"
+	if form != transfer.Zip {
+		name = "bookmarks-"
+	}
+	name += c.Caller.User.Name + c.Site.Store.Now().Format("-2006-01-02") + "." + string(form)
 	h := c.W.Header()
-	web.SetContentHeaders(
-		h, "application/zip", "", "kist-"+c.Caller.User.Name+c.Site.Store.Now().Format("-2006-01-02")+".zip", true, false,
-	)
+	web.SetContentHeaders(h, form.MediaType(), "", name, true, false)
 	h.Set("Cache-Control", "private, no-store")
 	if c.R.Method == http.MethodHead {
 		c.W.WriteHeader(http.StatusOK)
 		return nil
 	}
-	x, err := transfer.NewExport(c.Site.Store, c.Site.Blobs, c.Owner())
+	x, err := transfer.NewExport(c.Site.Store, c.Site.Blobs, c.Owner(), form)
 	if err != nil {
 		return err
 	}

@@ -159,6 +159,29 @@ func TestImportCutShort(t *testing.T) {
 	}
 }
 
+// Bookmarks leave for other programs with their notes and tags, and nothing else does.
+func TestExportOfBookmarks(t *testing.T) {
+	t.Parallel()
+	a := apitest.Start(t)
+	a.Post("/api/v1/bookmarks", map[string]any{
+		"url": "https://go.dev/", "title": "Go <1>", "description": "A note", "tags": []string{"x"},
+	}).Want(201)
+	a.Post("/api/v1/notes", map[string]any{"content": "secret"}).Want(201)
+	for query, want := range map[string][3]string{
+		"html": {"text/html; charset=utf-8", ` TAGS="x">Go &lt;1&gt;</A>` + "\n<DD>A note\n", `"bookmarks-ann-2`},
+		"json": {"application/json", `"title":"Go \u003c1\u003e","tags":["x"],`, `"bookmarks-ann-2`},
+		"zip":  {"application/zip", "PK", `"kist-ann-2`},
+	} {
+		is := is.New(t)
+		out := a.Get("/api/v1/export?format=" + query).Want(200)
+		is.Equal(out.Header.Get("Content-Type"), want[0])
+		is.True(strings.Contains(string(out.Body), want[1]))
+		is.True(strings.HasPrefix(out.Header.Get("Content-Disposition"), "attachment; filename="+want[2]))
+		is.True(query == "zip" || !strings.Contains(string(out.Body), "secret"))
+	}
+	a.Get("/api/v1/export?format=csv").Want(400)
+}
+
 // An export over the API is imported into another account of another server.
 func TestExport(t *testing.T) {
 	t.Parallel()

@@ -68,8 +68,13 @@ func strict(v any) {
 	}
 }
 
-// Answer returns the errors in the body of a JSON answer.
+// Answer returns the errors in the body of a JSON answer. A file that happens to be
+// JSON has no schema.
 func (j *judge) Answer(method, path string, got *Answer) error {
+	at := []string{"paths", path, strings.ToLower(method), "responses", strconv.Itoa(got.Status), "content", "*/*"}
+	if _, bytes := j.find(at); bytes {
+		return nil
+	}
 	schema, err := j.schema(method, path, got.Status)
 	if err != nil {
 		return err

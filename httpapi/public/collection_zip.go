@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"html"
 	"io"
 	"io/fs"
 	"path"
@@ -24,6 +23,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/record"
+	"kist/kv/transfer/format"
 )
 
 // itemsParam names items of a collection for a zip, by id.
@@ -172,13 +172,6 @@ func (z *zipping) add(r *record.Record, some []catalog.Member) error {
 		}
 	}
 	return nil
-}
-
-// netscape is a line of a file of bookmarks.
-func netscape(address, title string, added time.Time) string {
-	return fmt.Sprintf(
-		"<DT><A HREF=\"%s\" ADD_DATE=\"%d\">%s</A>\n", html.EscapeString(address), added.Unix(), html.EscapeString(title),
-	)
 }
 
 // addFile adds the bytes of a file as the owner or a visitor gets them. A lost file must not keep the others back.
@@ -343,7 +336,8 @@ func zipReady(a *archive.Archive) error {
 func (z *zipping) addText(item *record.Record) error {
 	key := item.Key()
 	f, known := z.c.Site.Zips.Fact(archive.Item{ID: item.ID, Seq: item.Seq})
-	if !known {
+	own := z.owned && item.Kind == record.Bookmarks // has more, and changes with the names of its tags
+	if !known || own {
 		if err := z.c.R.Context().Err(); err != nil {
 			return err
 		}
@@ -356,7 +350,9 @@ func (z *zipping) addText(item *record.Record) error {
 			Name: archive.Safe(name), Size: int64(len(text)), CRC: crc32.ChecksumIEEE([]byte(text)),
 			Content: sha256.Sum256([]byte(text)),
 		}
-		z.c.Site.Zips.Remember(archive.Item{ID: item.ID, Seq: seq}, f)
+		if !own {
+			z.c.Site.Zips.Remember(archive.Item{ID: item.ID, Seq: seq}, f)
+		}
 	}
 	if item.Kind == record.Bookmarks || item.Kind == record.Links {
 		z.links, z.latest = append(z.links, line{key, f}), kv.Later(z.latest, item.Created)
@@ -392,9 +388,18 @@ func (z *zipping) text(key []byte) (name, text string, seq uint64, err error) {
 		seq = item.Seq
 		switch b := b.(type) {
 		case *record.Bookmark:
-			text = netscape(b.URL, b.Title(), item.Created)
+			line := format.Bookmark{URL: b.URL, Title: b.Named(), Created: item.Created}
+			if z.owned {
+				v := record.Shown{Record: record.Record{Kind: item.Kind}}
+				if err := catalog.Show(tx, item, &v); err != nil {
+					return err
+				}
+				line = format.BookmarkOf(&v, b)
+			}
+			text = string(format.AppendNetscape(nil, &line))
 		case *record.Link:
-			text = netscape(b.URL, b.Title(), item.Created)
+			line := format.Bookmark{URL: b.URL, Title: b.Named(), Created: item.Created}
+			text = string(format.AppendNetscape(nil, &line))
 		default:
 			name, text = asText(b)
 		}
@@ -415,24 +420,18 @@ func (z *zipping) same(key []byte, f archive.Fact) (string, error) {
 	return text, err
 }
 
-const (
-	linksBegin = "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n<META HTTP-EQUIV=\"Content-Type\" CONTENT=\"text/html; " +
-		"charset=UTF-8\">\n<TITLE>Bookmarks</TITLE>\n<H1>Bookmarks</H1>\n<DL><p>\n"
-	linksEnd = "</DL><p>\n"
-)
-
 // addLinks adds the file of the bookmarks and short links.
 func (z *zipping) addLinks() error {
 	if len(z.links) == 0 {
 		return nil
 	}
 	digest := sha256.New()
-	page := linksPage{z: z, starts: []int64{0, int64(len(linksBegin))}, loaded: -1}
+	page := linksPage{z: z, starts: []int64{0, int64(len(format.NetscapeBegin))}, loaded: -1}
 	for _, l := range z.links {
 		digest.Write(l.Content[:])
 		page.starts = append(page.starts, page.starts[len(page.starts)-1]+l.Size)
 	}
-	page.size = page.starts[len(page.starts)-1] + int64(len(linksEnd))
+	page.size = page.starts[len(page.starts)-1] + int64(len(format.NetscapeEnd))
 
 	// Its CRC-32 is asked for at several places of the zip, and by everyone who asks for it.
 	content := [32]byte(digest.Sum(nil))
@@ -490,9 +489,9 @@ func (p *linksPage) load(i int) (err error) {
 	}
 	switch i {
 	case 0:
-		p.text = linksBegin
+		p.text = format.NetscapeBegin
 	case len(p.starts) - 1:
-		p.text = linksEnd
+		p.text = format.NetscapeEnd
 	default:
 		l := p.z.links[i-1]
 		p.text, err = p.z.same(l.key, l.Fact)

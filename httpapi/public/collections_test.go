@@ -9,6 +9,7 @@ import (
 	"image"
 	"image/png"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -255,6 +256,35 @@ func TestCollectionViews(t *testing.T) {
 	is.Equal(a.Guest().See("GET", "/x/all/"+file).Status, 410)
 	is.Equal(views(), 2.0)
 	is.Equal(a.Get("/api/v1/notes/"+note).Want(200).At("data.views"), 0.0)
+}
+
+// Only the owner of a collection gets the notes and tags of its bookmarks, also after a tag has another name.
+func TestZipOfBookmarks(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	tag := a.Post("/api/v1/tags", `{"name":"mine"}`).Want(201).Text("data.id")
+	id := a.Post("/api/v1/bookmarks", map[string]any{
+		"url": "https://go.dev/", "title": "Go", "description": "my note", "tags": []string{"mine"}, "isPublic": true,
+	}).Want(201).Text("data.id")
+	slug := a.Post("/api/v1/collections", map[string]any{
+		"title": "all", "isPublic": true, "source": map[string]any{"items": []string{id}},
+	}).Want(201).Text("data.slug")
+	at := "/x/" + slug + ".zip"
+	page := func(out []byte) string {
+		z, err := zip.NewReader(bytes.NewReader(out), int64(len(out)))
+		is.NoErr(err)
+		text, err := fs.ReadFile(z, "bookmarks.html")
+		is.NoErr(err)
+		return string(text)
+	}
+	visitor := page(a.Guest().See("GET", at).Body)
+	is.True(strings.Contains(visitor, ">Go</A>") && !strings.Contains(visitor, "mine") && !strings.Contains(visitor, "my note"))
+	mine := page(a.Get(at).Want(200).Body)
+	is.True(strings.Contains(mine, ` TAGS="mine">Go</A>`+"\n<DD>my note\n"))
+	a.Patch("/api/v1/tags/"+tag, map[string]any{"name": "renamed"}).Want(200)
+	is.True(strings.Contains(page(a.Get(at).Want(200).Body), ` TAGS="renamed"`))
+	is.Equal(page(a.Guest().See("GET", at).Body), visitor)
 }
 
 // A zip that is cut anywhere goes on with the same bytes, also after a restart, and every

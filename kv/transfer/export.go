@@ -34,9 +34,34 @@ type Export struct {
 	Holds Exported
 
 	blobs    *blobs.Store
+	form     Form
 	spool    *os.File
 	parts    []part
 	contents [][32]byte
+}
+
+// Form is the form of an export.
+type Form string
+
+// The forms. All but the first have only bookmarks, for other programs.
+const (
+	Zip  Form = "zip"  // everything, for kist
+	HTML Form = "html" // for browsers, linkding and most others
+	JSON Form = "json" // for Karakeep
+)
+
+// Forms lists the forms.
+var Forms = []Form{Zip, HTML, JSON}
+
+// MediaType is the media type of an export in the form.
+func (f Form) MediaType() string {
+	switch f {
+	case HTML:
+		return "text/html; charset=utf-8"
+	case JSON:
+		return "application/json"
+	}
+	return "application/zip"
 }
 
 // part is an entry of the zip in the spool.
@@ -50,13 +75,13 @@ type part struct {
 // the disk and never for a client that downloads: while it is open, pages of the
 // store's file that are no longer needed cannot be used again. The form of each line
 // is in format/kist.go. The caller must Close the export.
-func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Export, err error) {
+func NewExport(store *kv.Store, content *blobs.Store, owner record.ID, form Form) (x *Export, err error) {
 	spool, err := os.CreateTemp(filepath.Join(store.Dir(), "cache"), "export-*")
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the export to a temporary file: %w", err)
 	}
 	_ = os.Remove(spool.Name()) // so that a crash leaves nothing; if this fails, Close removes it
-	x = &Export{blobs: content, spool: spool}
+	x = &Export{blobs: content, form: form, spool: spool}
 	if err := store.View(func(tx *kv.Tx) error { return x.read(tx, owner) }); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
@@ -79,6 +104,11 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 		return err
 	}
 	x.Holds.User = u.Name
+	a := &account{x: x, tx: tx, out: bufio.NewWriterSize(x.spool, 256<<10), seen: map[[32]byte]bool{}}
+	if x.form != Zip {
+		return a.bookmarks(owner)
+	}
+
 	tags, err := catalog.Tags(tx, owner)
 	if err != nil {
 		return err
@@ -88,7 +118,6 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 		return err
 	}
 
-	a := &account{x: x, tx: tx, out: bufio.NewWriterSize(x.spool, 256<<10), seen: map[[32]byte]bool{}}
 	a.begin(format.ManifestName)
 	a.write(format.AppendManifest(a.line[:0], u.Name))
 	a.begin(format.TagsName)
@@ -137,6 +166,44 @@ func (a *account) write(line []byte) {
 func (a *account) records(owner record.ID, k *record.Kind) error {
 	a.begin(format.KindName(k))
 	v := record.Shown{Record: record.Record{Kind: k}}
+	return a.each(owner, k, func(r *record.Record) error { return a.record(r, &v) })
+}
+
+// bookmarks saves the bookmarks for other programs.
+func (a *account) bookmarks(owner record.ID) error {
+	begin, end := format.NetscapeBegin, format.NetscapeEnd
+	if a.x.form == JSON {
+		begin, end = format.JSONBegin, format.JSONEnd
+	}
+	a.begin(string(a.x.form))
+	a.write(append(a.line[:0], begin...))
+	v := record.Shown{Record: record.Record{Kind: record.Bookmarks}}
+	err := a.each(owner, record.Bookmarks, func(r *record.Record) error {
+		if err := catalog.Show(a.tx, r, &v); err != nil {
+			return err
+		}
+		body, err := r.Decode()
+		if err != nil {
+			return err
+		}
+		b := format.BookmarkOf(&v, body.(*record.Bookmark)) // the kind says so
+		if a.x.form == JSON {
+			a.write(format.AppendJSON(a.line[:0], &b, a.x.Holds.Records == 0))
+		} else {
+			a.write(format.AppendNetscape(a.line[:0], &b))
+		}
+		a.x.Holds.Records++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	a.write(append(a.line[:0], end...))
+	return a.out.Flush()
+}
+
+// each calls save for each record of a kind, oldest first.
+func (a *account) each(owner record.ID, k *record.Kind, save func(*record.Record) error) error {
 	q := catalog.Query{Owner: owner, Kind: k, Sort: catalog.Oldest, Limit: page}
 	for more := true; more; more = q.After != "" {
 		list, err := catalog.List(a.tx, q)
@@ -144,7 +211,7 @@ func (a *account) records(owner record.ID, k *record.Kind) error {
 			return err
 		}
 		for _, r := range list.Records {
-			if err := a.record(r, &v); err != nil {
+			if err := save(r); err != nil {
 				return err
 			}
 		}
@@ -232,9 +299,13 @@ func carried(tx *kv.Tx, r *record.Record, v *record.Shown) (*format.Carried, err
 	return c, nil
 }
 
-// Write writes the export as a zip. It leaves out contents whose bytes are gone
-// or damaged, and counts them in Holds.Missing.
+// Write writes the export. It leaves out contents whose bytes are gone or
+// damaged, and counts them in Holds.Missing.
 func (x *Export) Write(w io.Writer) error {
+	if x.form != Zip {
+		_, err := io.Copy(w, io.NewSectionReader(x.spool, 0, x.parts[0].size))
+		return err
+	}
 	z := zip.NewWriter(w)
 	at := int64(0)
 	for _, p := range x.parts {

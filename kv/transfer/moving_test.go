@@ -11,6 +11,7 @@ import (
 	"io"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +141,7 @@ func (h *home) list(k *record.Kind) []string {
 
 func (h *home) exportZip() []byte {
 	h.Helper()
-	x, err := transfer.NewExport(h.store, h.blobs, h.user)
+	x, err := transfer.NewExport(h.store, h.blobs, h.user, transfer.Zip)
 	h.fatal(err)
 	defer x.Close()
 	var b bytes.Buffer
@@ -695,5 +696,67 @@ func TestImportMemory(t *testing.T) {
 		used := int64(peak-before.HeapInuse) >> 20
 		t.Logf("%d rows: %v, at most %d MiB", rows, time.Since(begun), used)
 		is.True(peak > 0 && used < 100)
+	}
+}
+
+// TestBookmarksForOthers: bookmarks that were exported for other programs are imported again with
+// nothing lost.
+func TestBookmarksForOthers(t *testing.T) {
+	t.Parallel()
+	at := long.Truncate(time.Second)
+	bookmarks := map[string]field.Object{
+		"plain":       {"url": "https://example.org/plain", "title": "A title"},
+		"untitled":    {"url": "https://example.org/?a=1&b=%22"},
+		"markup":      {"url": "https://example.org/<b>", "title": "a <script> b & c", "description": "1 </a><b>\n2 <DT><A HREF=x>"},
+		"quotes":      {"url": `https://example.org/"q"`, "title": `"q" 'q' &amp;`, "description": `"d" &lt; &#39;`},
+		"lines":       {"url": "https://example.org/lines", "description": "one\n\n- two\n  - three"},
+		"tags":        {"url": "https://example.org/tags", "tags": []any{"x", "a b", `"q" & <b>`, "größe", "[c]|d"}},
+		"states":      {"url": "https://example.org/states", "tags": []any{"unread", "archived"}},
+		"favourite":   {"url": "https://example.org/star", "isFavorite": true},
+		"picture":     {"url": "https://example.org/picture", "imageUrl": "https://example.org/p.png?a=1&b=2"},
+		"public":      {"url": "https://example.org/public", "isPublic": true},
+		"other words": {"url": "https://example.org/日本", "title": "日本 – ‏عربي", "description": "🙂"},
+	}
+	for form, read := range map[transfer.Form]format.Format{
+		transfer.HTML: format.Netscape, transfer.JSON: format.Karakeep,
+	} {
+		t.Run(string(form), func(t *testing.T) {
+			is := is.New(t)
+			from, to := newHome(t), newHome(t)
+			for _, b := range bookmarks {
+				from.add(record.Bookmarks, b, at, "")
+			}
+			from.add(record.Notes, field.Object{"content": "no bookmark"}, at, "")
+			x, err := transfer.NewExport(from.store, from.blobs, from.user, form)
+			is.NoErr(err)
+			defer x.Close()
+			var out bytes.Buffer
+			is.NoErr(x.Write(&out))
+			is.Equal(x.Holds.Records, len(bookmarks))
+
+			found, err := format.Detect(format.Source{R: bytes.NewReader(out.Bytes()), Size: int64(out.Len())})
+			is.NoErr(err)
+			is.Equal(found, read)
+			report, err := to.take(read, out.String())
+			is.NoErr(err)
+			is.Equal(report.Remarks, []transfer.Remark{})
+			is.Equal(report.Made["bookmark"], int64(len(bookmarks)))
+
+			known := func(h *home) (all []string) {
+				for _, line := range h.list(record.Bookmarks) {
+					o, err := field.Parse([]byte(line))
+					is.NoErr(err)
+					delete(o, "slug") // the share link stays here
+					if form == transfer.JSON {
+						delete(o, "isPublic") // Karakeep does not know these
+						delete(o, "updatedAt")
+					}
+					all = append(all, fmt.Sprint(o))
+				}
+				slices.Sort(all)
+				return all
+			}
+			is.Equal(known(to), known(from))
+		})
 	}
 }

@@ -176,7 +176,11 @@ export default async function page(v) {
   const exportCard = h('div.card', {},
     h('h2', {}, t('import.export')),
     h('p.soft', {}, t('import.exportHint')),
-    h('div.row', {}, downloadLink('export', t('import.exportAll'))));
+    h('div.row', {}, downloadLink('export', t('import.exportAll'))),
+    h('p.soft', {}, t('import.bookmarksHint')),
+    h('div.row', {},
+      downloadLink('export?format=html', t('import.bookmarksHTML')),
+      downloadLink('export?format=json', t('import.bookmarksJSON'))));
   add(v.out, heading(t('import.pageTitle')), h('div.cards', {}, form, exportCard), earlier, rows);
   return t('import.pageTitle');
 }

@@ -260,6 +260,12 @@ func (in *bookmarks) begin(attributes bool, line int) {
 				}
 				in.extra = append(in.extra, tag)
 			}
+		case "data-cover": // Raindrop's
+			if value != "" && !b.picture(value) {
+				in.left.add(string(key))
+			}
+		case "data-important":
+			b.set("isFavorite", value == "true")
 		default:
 			if value != "" {
 				in.left.add(string(key))
@@ -318,7 +324,10 @@ func (in *bookmarks) flush() bool {
 		return true
 	}
 	in.now = nil
-	b.title(in.title.String())
+	title := clean(in.title.String())
+	if title != b.Fields["url"] { // some programs write the address in place of a missing title
+		b.title(title)
+	}
 	about, rest, found := strings.Cut(in.more.String(), notesBegin)
 	if found {
 		notes, after, _ := strings.Cut(rest, notesEnd)
