@@ -71,7 +71,8 @@ func (f *KeyForm) Fields(s *field.Set) {
 	if f.Fresh {
 		s.Texts("scopes", &f.scopes, people.CleanScope, 5, 16, field.Filled).
 			Says("What the key may be used for: all, read, write, upload, admin. Default: all.", `["all"]`).Among(ScopeNames)
-		s.Time("expiresAt", &f.expires).Says("When the key expires; null means never.", `"2030-01-01T00:00:00.000Z"`)
+		s.Time("expiresAt", &f.expires).
+			Says("When the key expires; null means never. A date alone is the end of that day in UTC.", `"2030-01-01T00:00:00.000Z"`)
 	} else {
 		s.Bool("disabled", &f.disabled).Says("Turns the key off.", `true`)
 	}

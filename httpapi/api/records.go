@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -307,9 +306,9 @@ func listArgs(q *catalog.Query, values url.Values) (tags []string, folder string
 		args.Flag("favorite"), args.Flag("isFavorite"),
 	), cmp.Or(args.Flag("public"), args.Flag("isPublic"))
 	if t := args.Get("updatedSince"); t != "" {
-		since, err := time.Parse(time.RFC3339, t)
+		since, _, err := field.ParseTime(t)
 		if err != nil {
-			args.Refuse("updatedSince must be a time such as 2026-01-31T12:00:00Z")
+			args.Refuse("updatedSince must be a time such as 2026-01-31T12:00:00Z, or a date")
 		}
 		q.Since = since
 	}
@@ -419,7 +418,8 @@ func listParams(k *record.Kind) []web.Param {
 		web.Param{In: "query", Name: "isPublic", Doc: "As public.", Schema: flag},
 		web.Param{
 			In: "query", Name: "updatedSince",
-			Doc:    "Only records that were changed at this time or later. Deleted ones are in the trash.",
+			Doc: "Only records that were changed at this time or later; a date is its beginning in UTC. Deleted ones are in the " +
+				"trash.",
 			Schema: web.Object{"type": "string", "format": "date-time"},
 		},
 		web.Param{

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,22 @@ func TestUpdatedSince(t *testing.T) {
 		is.Equal(a.Get(since(at)+sort).Want(200).At("total"), float64(1)) // the time itself counts
 		is.Equal(a.Get(since(at.Add(time.Millisecond))+sort).Want(200).At("total"), float64(0))
 	}
-	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes?updatedSince=yesterday", Raw: true}).Want(400)
+	for text, want := range map[string]float64{
+		at.Format("20060102T150405.000Z"):                                              1,
+		at.Format("2006-01-02"):                                                        1,
+		at.AddDate(0, 0, 1).Format("2006-01-02"):                                       0,
+		at.Add(-time.Minute).Format("2006-01-02T15:04Z"):                               1,
+		at.In(time.FixedZone("", -7*3600)).Format("2006-01-02T15:04:05.000-0700"):      1,
+		at.In(time.FixedZone("", 5*3600+1800)).Format("2006-01-02T15:04:05.000Z07:00"): 1,
+	} {
+		path := "/api/v1/notes?updatedSince=" + url.QueryEscape(text)
+		if got := a.Do(apitest.Request{Method: "GET", Path: path, Raw: true}); got.At("total") != want {
+			t.Errorf("%s: %d %s", text, got.Status, apitest.CutText(got.Body))
+		}
+	}
+	for _, text := range []string{"yesterday", "2026-01-31T12:00:00", "1893456000", "2026-02-30"} {
+		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes?updatedSince=" + text, Raw: true}).Want(400)
+	}
 }
 
 // A client may ask to be refused rather than misunderstood.

@@ -317,7 +317,7 @@ func TestCreateNamesEveryProblem(t *testing.T) {
 		"maxViews":  "must be a whole number from 1 to 2147483647",
 		"size":      "must be a whole number from 0 to 9007199254740992",
 		"rating":    "must be a whole number from 0 to 10",
-		"expiresAt": "must be a date-time with a zone, such as 2026-12-31T18:00:00Z",
+		"expiresAt": "must be a date-time with a zone, such as 2026-12-31T18:00:00Z, or a date such as 2026-12-31",
 		"status":    "must be one of: wishlist, playing, finished",
 		"mood":      "must be one of: wishlist, playing, finished",
 		"color":     "must be a word",

@@ -24,7 +24,6 @@ var (
 	errUTF8   = errors.New("must be valid UTF-8")
 	errNumber = errors.New("must be a whole number")
 	errList   = errors.New("must be a list of texts")
-	errTime   = errors.New("must be a date-time with a zone, such as 2026-12-31T18:00:00Z")
 )
 
 // asText reads text. Text of a form may be invalid UTF-8, unlike text from
@@ -489,52 +488,6 @@ func (b *limit) append(dst []byte) []byte {
 // TimeLayout is how times are written: RFC 3339, UTC, milliseconds.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 
-// Time binds an instant in RFC 3339 with a zone, cut to milliseconds, in the
-// years 1 to 9999 UTC; null is the zero time.
-func (s *Set) Time(name string, p *time.Time, traits ...Traits) *Field {
-	return s.add(name, &instant{p}, traits)
-}
-
-type instant struct{ p *time.Time }
-
-func (b *instant) set(v any) error {
-	t, ok := v.(string)
-	if !ok || len(t) > 64 {
-		return errTime
-	}
-	at, err := time.Parse(time.RFC3339, t)
-	if err != nil || lax(t) {
-		return errTime
-	}
-	at = at.UTC().Truncate(time.Millisecond)
-	if at.Year() < 1 || at.Year() > 9999 || at.IsZero() {
-		return errTime
-	}
-	*b.p = at
-	return nil
-}
-
-// lax reports forms that package time accepts beyond RFC 3339: one digit for an
-// hour, a comma before the fraction, and zones of 24:00 or :60.
-func lax(t string) bool {
-	if t[len("2006-01-02T1")] == ':' || strings.Contains(t, ",") {
-		return true
-	}
-	zone := t[len(t)-len("+00:00"):]
-	return !strings.HasSuffix(zone, "Z") && (zone[1:3] > "23" || zone[4:] > "59")
-}
-
-func (b *instant) clear() bool { *b.p = time.Time{}; return true }
-
-func (b *instant) append(dst []byte) []byte {
-	if b.p.IsZero() {
-		return append(dst, "null"...)
-	}
-	dst = append(dst, '"')
-	dst = appendTime(dst, b.p.UTC())
-	return append(dst, '"')
-}
-
 // appendTime is AppendFormat with TimeLayout in a sixth of the time.
 func appendTime(dst []byte, t time.Time) []byte {
 	b := [...]byte{4: '-', 7: '-', 10: 'T', 13: ':', 16: ':', 19: '.', 23: 'Z'}
@@ -552,10 +505,6 @@ func appendTime(dst []byte, t time.Time) []byte {
 	b[20] = byte('0' + ms/100)
 	pair(21, ms)
 	return append(dst, b[:]...)
-}
-
-func (b *instant) schema() Schema {
-	return Schema{Type: "string", Format: "date-time", Nullable: true}
 }
 
 // Choice binds one of a fixed list of words.

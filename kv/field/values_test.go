@@ -436,7 +436,7 @@ func TestMaybeNumber(t *testing.T) {
 }
 
 func TestTime(t *testing.T) {
-	const why = "must be a date-time with a zone, such as 2026-12-31T18:00:00Z"
+	const why = "must be a date-time with a zone, such as 2026-12-31T18:00:00Z, or a date such as 2026-12-31"
 	var none time.Time
 	at := func(y int, m time.Month, d, h, min, s, ms int) time.Time {
 		return time.Date(y, m, d, h, min, s, ms*1e6, time.UTC)
@@ -450,6 +450,17 @@ func TestTime(t *testing.T) {
 		{"west, into the next year", "2026-12-31T18:00:00-08:00", at(2027, 1, 1, 2, 0, 0, 0), ""},
 		{"zero zone", "2026-12-31T18:00:00-00:00", at(2026, 12, 31, 18, 0, 0, 0), ""},
 		{"widest zone", "2026-12-31T23:59:00+23:59", at(2026, 12, 31, 0, 0, 0, 0), ""},
+		{"no seconds", "2026-12-31T18:00Z", at(2026, 12, 31, 18, 0, 0, 0), ""},
+		{"no seconds, east", "2026-12-31T18:00+05:30", at(2026, 12, 31, 12, 30, 0, 0), ""},
+		{"basic", "20261231T180000Z", at(2026, 12, 31, 18, 0, 0, 0), ""},
+		{"basic, minutes alone", "20261231T1800Z", at(2026, 12, 31, 18, 0, 0, 0), ""},
+		{"basic, with a fraction and a zone", "20261231T180000.123+0100", at(2026, 12, 31, 17, 0, 0, 123), ""},
+		{"zone without a colon", "2026-12-31T18:00:00+0100", at(2026, 12, 31, 17, 0, 0, 0), ""},
+		{"zone of hours alone", "2026-12-31T18:00:00-08", at(2027, 1, 1, 2, 0, 0, 0), ""},
+		{"comma before the fraction", "2026-12-31T18:00:00,5Z", at(2026, 12, 31, 18, 0, 0, 500), ""},
+		{"only a date", "2026-12-31", at(2026, 12, 31, 23, 59, 59, 999), ""},
+		{"only a date, basic", "20280229", at(2028, 2, 29, 23, 59, 59, 999), ""},
+		{"the last day", "9999-12-31", at(9999, 12, 31, 23, 59, 59, 999), ""},
 		{"leap day", "2028-02-29T00:00:00Z", at(2028, 2, 29, 0, 0, 0, 0), ""},
 		{"before 1970", "1900-01-01T00:00:00.001Z", at(1900, 1, 1, 0, 0, 0, 1), ""},
 		{"first", "0001-01-01T00:00:00.001Z", at(1, 1, 1, 0, 0, 0, 1), ""},
@@ -457,8 +468,16 @@ func TestTime(t *testing.T) {
 
 		{"empty", "", none, why},
 		{"no zone", "2026-12-31T18:00:00", none, why},
-		{"only a date", "2026-12-31", none, why},
-		{"no seconds", "2026-12-31T18:00Z", none, why},
+		{"half a day", "2026-12-3", none, why},
+		{"a day that is not there", "2026-02-30", none, why},
+		{"hours alone", "2026-12-31T18Z", none, why},
+		{"no zone, basic", "20261231T180000", none, why},
+		{"no zone after minutes", "2026-12-31T18:00", none, why},
+		{"one digit of an hour, minutes alone", "2026-12-31T8:00Z", none, why},
+		{"odd digits, basic", "20261231T18000Z", none, why},
+		{"lower case", "2026-12-31t18:00:00z", none, why},
+		{"fraction of a minute", "2026-12-31T18:00.5Z", none, why},
+		{"two zones", "2026-12-31T18:00:00+01:00Z", none, why},
 		{"space for T", "2026-12-31 18:00:00Z", none, why},
 		{"space before", " 2026-12-31T18:00:00Z", none, why},
 		{"text after", "2026-12-31T18:00:00Zx", none, why},
@@ -470,11 +489,10 @@ func TestTime(t *testing.T) {
 		{"one digit of an hour", "2026-12-31T8:00:00Z", none, why},
 		{"minute 60", "2026-12-31T18:60:00Z", none, why},
 		{"leap second", "2016-12-31T23:59:60Z", none, why},
-		{"comma before the fraction", "2026-12-31T18:00:00,5Z", none, why},
 		{"zone of 24 hours", "2026-12-31T18:00:00+24:00", none, why},
 		{"zone of 25 hours", "2026-12-31T18:00:00+25:00", none, why},
 		{"zone of 60 minutes", "2026-12-31T18:00:00+01:60", none, why},
-		{"zone without a colon", "2026-12-31T18:00:00+0100", none, why},
+		{"zone of 24 hours, basic", "20261231T180000+2400", none, why},
 		{"name of a zone", "2026-12-31T18:00:00 UTC", none, why},
 		{"year 0", "0000-12-31T18:00:00Z", none, why},
 		{"year 0 in UTC", "0001-01-01T00:00:00+01:00", none, why},

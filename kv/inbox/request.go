@@ -86,7 +86,7 @@ func (q *Request) fields(s *field.Set) {
 	s.Bool("isActive", &q.Active).Says("Whether the link takes files.", `true`)
 	s.Bool("requiresApproval", &q.Approval).Says("Whether files wait for the owner's approval.", `true`)
 	s.Bool("requiresCaptcha", &q.Captcha).Says("Whether senders must pass a captcha.", `false`)
-	s.Time("expiresAt", &q.Expires).Says("When the link expires.", `"2030-01-01T00:00:00.000Z"`)
+	s.Time("expiresAt", &q.Expires).Says("When the link expires. A date alone is the end of that day in UTC.", `"2030-01-01T00:00:00.000Z"`)
 	s.Limit("maxUploads", &q.MaxUploads, field.MaxCount).
 		Says("Maximum number of files in all; 0 or null is no limit.", `100`)
 	s.Limit("maxFileSize", &q.MaxFile, 1<<53).

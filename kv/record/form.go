@@ -118,7 +118,7 @@ func (f *Form) sharing(s *field.Set) {
 	}
 	field.MaybeChoice(s, "maxViewsAction", &f.AtLimit, Actions).
 		Says("What happens when the limit is reached; without it, make_private.", `"make_private"`)
-	s.Time("expiresAt", &f.Expires).Says("When it expires for others; null is never.", `"2030-01-01T00:00:00.000Z"`)
+	s.Time("expiresAt", &f.Expires).Says("When it expires for others; null is never. A date alone is the end of that day in UTC.", `"2030-01-01T00:00:00.000Z"`)
 	s.Bool("logVisits", &f.Logged).Says("Whether its owner can see each visit. Its page says so to visitors.", `false`)
 	if f.kind == Files {
 		s.Not("stripMetadata", &f.KeepMetadata).
