@@ -109,7 +109,7 @@ const (
 )
 
 // CleanTag is the rule for tag names: one line of 1 to MaxTag characters, white
-// space trimmed and folded, NFC, without control characters and commas.
+// space trimmed and folded, NFC, without control characters and commas. Something of it can be seen.
 func CleanTag(t string) (string, error) {
 	t = norm.NFC.String(strings.Join(strings.Fields(t), " "))
 	switch n := utf8.RuneCountInString(t); {
@@ -121,6 +121,8 @@ func CleanTag(t string) (string, error) {
 		return "", fmt.Errorf("must be at most %d characters long", MaxTag)
 	case strings.ContainsFunc(t, unprintable):
 		return "", errors.New("must not contain control characters")
+	case !strings.ContainsFunc(t, visible):
+		return "", errors.New("must have a character that can be seen")
 	case strings.Contains(t, ","):
 		return "", errors.New("must not contain a comma")
 	}
@@ -207,6 +209,12 @@ var tracking = func() map[string]bool {
 func tracks(name string) bool {
 	name = strings.ToLower(name)
 	return tracking[name] || strings.HasPrefix(name, "utm_")
+}
+
+// visible reports characters that draw something: no blanks, no fillers, and nothing that only joins or shapes others.
+func visible(r rune) bool {
+	return unicode.IsGraphic(r) && !unicode.IsSpace(r) && r != '\u2800' && // the blank pattern of Braille
+		!unicode.In(r, unicode.Mn, unicode.Me, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // unprintable reports characters that control a terminal, the lines or the
