@@ -72,11 +72,8 @@ var OfferCodes = web.Operation{
 func offerCodes(c *web.Request) error {
 	secret := make([]byte, 20) // as RFC 4226, section 4 recommends
 	kv.Random(secret)
-	text, issuer := secretText.EncodeToString(secret), c.Site.BaseURL.Hostname()
-	uri := (&url.URL{
-		Scheme: "otpauth", Host: "totp", Path: "/" + issuer + ":" + c.Caller.User.Name,
-		RawQuery: "secret=" + text + "&issuer=" + url.QueryEscape(issuer),
-	}).String()
+	text := secretText.EncodeToString(secret)
+	uri := codesURI(c.Site.BaseURL.Hostname(), c.Caller.User.Name, text)
 	qr, err := render.QR(uri)
 	if err != nil {
 		return err
@@ -84,6 +81,17 @@ func offerCodes(c *web.Request) error {
 	svg := strings.Replace(string(qr), "<svg", `<svg xmlns="http://www.w3.org/2000/svg"`, 1)
 	picture := "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString([]byte(svg))
 	return c.RespondValue(http.StatusOK, map[string]any{"secret": text, "uri": uri, "qr": picture})
+}
+
+// codesURI is the address from which an authenticator app takes a secret, as its makers agree ("Key Uri Format"). The
+// first colon of the label ends the issuer, so the issuer has none.
+func codesURI(host, user, secret string) string {
+	if strings.Contains(host, ":") { // IPv6
+		host = "Kist"
+	}
+	label := &url.URL{Scheme: "otpauth", Host: "totp", Path: "/" + host + ":" + user}
+	label.RawQuery = "secret=" + secret + "&issuer=" + url.QueryEscape(host)
+	return label.String()
 }
 
 // CodesForm confirms a secret for one-time codes.
