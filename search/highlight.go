@@ -85,7 +85,7 @@ func unmarked(t string) string {
 			out = append(out, '\n')
 			continue
 		case rest != text && strings.HasPrefix(text, " "), strings.HasPrefix(rest, ">"):
-			rest = strings.TrimLeft(rest, "#> ")
+			rest = uncalled(strings.TrimLeft(rest, "#> "))
 		case len(rest) > 1 && strings.IndexByte("-*+", rest[0]) >= 0 && rest[1] == ' ':
 			rest = rest[2:]
 			if isBox(rest) {
@@ -102,6 +102,11 @@ func unmarked(t string) string {
 			text, after, linked := strings.Cut(rest, "](")
 			end := strings.IndexAny(after, ") \t\n")
 			switch {
+			case isFootnote(rest):
+				_, rest, _ = strings.Cut(rest, "]")
+				if strings.Trim(string(out[bytes.LastIndexByte(out, '\n')+1:]), " \t") == "" {
+					rest = strings.TrimPrefix(rest, ":")
+				}
 			case rest[0] == '`', strings.HasPrefix(rest, "**"), strings.HasPrefix(rest, "~~"):
 				sign := rest[:1]
 				beyond := strings.TrimLeft(rest, sign)
@@ -120,6 +125,24 @@ func unmarked(t string) string {
 		out = append(out, rest...)
 	}
 	return string(out)
+}
+
+// uncalled is a line of a quote without the mark of a callout, such as [!NOTE].
+func uncalled(line string) string {
+	mark, after, ok := strings.Cut(line, "]")
+	if !ok || len(mark) < 3 || !strings.HasPrefix(mark, "[!") || strings.ContainsAny(mark, " \t\n") {
+		return line
+	}
+	return after
+}
+
+// isFootnote reports whether a text begins with the mark of a footnote, such as [^1].
+func isFootnote(t string) bool {
+	if !strings.HasPrefix(t, "[^") {
+		return false
+	}
+	end := strings.IndexAny(t, "] \t\n")
+	return end > 2 && t[end] == ']'
 }
 
 // isBox reports whether a line of a list begins with a box to tick and a space.
@@ -150,6 +173,9 @@ func excerpt(t string, at int, markdown bool) string {
 		if space := strings.IndexAny(t[from:at], " \t\n"); space >= 0 {
 			from += space
 		}
+	}
+	if from == 0 && markdown {
+		_, t = record.FrontMatter(t)
 	}
 	part := record.Cut(t[from:], excerptLength)
 	more := from+len(part) < len(t)

@@ -519,6 +519,12 @@ func TestExcerptOfMarkdown(t *testing.T) {
 			"first", "a first [1] the site handlers[i](w.Body) nested 10**6 and 2 ** 3, bold, __init__",
 		},
 		{`+ plus\n  - nested`, "plus", "plus nested"},
+		{
+			`> [!NOTE] A callout\n> of two[^1] lines[^a b]\n\n[^1]: The note x[^`, "callout",
+			"A callout of two lines[^a b] The note x[^",
+		},
+		{`---\ntags: [sea]\n---\nA trip`, "trip", "A trip"},
+		{`---\ntags: [sea]\n---\nA trip`, "sea", "--- tags: [sea] --- A trip"},
 		{"see [the harbour](https://example.org/quay)", "quay", "see [the harbour](https://example.org/quay)"},
 		{"```go\\nx := a[0](b)\\n```\\n## End #5", "end", "x := a[0](b) End #5"},
 		{strings.Repeat("word ", 60) + `\n# Boats`, "boats", "… " + strings.Repeat("word ", 11) + "Boats"},

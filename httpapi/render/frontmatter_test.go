@@ -44,22 +44,3 @@ func TestFrontMatter(t *testing.T) {
 		})
 	}
 }
-
-func TestFrontMatterHasAnEnd(t *testing.T) {
-	is := is.New(t)
-	all, rest := frontMatter("---\n" + strings.Repeat("a: b\n", maxFrontMatter) + "---\n")
-	is.Equal(len(all), 0)
-	is.True(strings.HasPrefix(rest, "---\n"))
-}
-
-// Nothing of a text is lost, whatever it begins with.
-func FuzzFrontMatter(f *testing.F) {
-	f.Add("---\na: b\n- c\n---\nd")
-	f.Add("---\n\"\": |\n  a\n...\n")
-	f.Fuzz(func(t *testing.T, source string) {
-		all, rest := frontMatter(source)
-		if !strings.HasSuffix(source, rest) || len(all) == 0 && rest != source {
-			t.Errorf("%q: %q", source, rest)
-		}
-	})
-}

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 
+	"kist/kv/record"
+
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -44,7 +46,7 @@ func convert(m goldmark.Markdown, src []byte) (template.HTML, error) {
 	if len(source) > maxMarkdown {
 		return plain(source), nil
 	}
-	properties, body := frontMatter(source)
+	properties, body := record.FrontMatter(source)
 	out, err := markdown(m, []byte(body), time.Now().Add(maxTime))
 	if errors.Is(err, errGivenUp) {
 		return plain(source), nil

@@ -148,7 +148,19 @@ func (b *Note) Fields(f *field.Set) {
 		Says("Where the text comes from; any text is kept as it is.", `"https://example.org/article"`)
 }
 
-func (b *Note) Title() string { return titleOf(b.Name, b.Content) }
+// Title is the title, the one that front matter names, or the first line of the text.
+func (b *Note) Title() string {
+	if b.Name != "" {
+		return b.Name
+	}
+	properties, text := FrontMatter(b.Content)
+	for _, p := range properties {
+		if p.Key == "title" && len(p.Values) == 1 {
+			return firstLine(p.Values[0])
+		}
+	}
+	return firstLine(text)
+}
 
 func (b *Note) Named() string { return strings.TrimSpace(b.Name) }
 
@@ -163,7 +175,12 @@ func (b *Snippet) Fields(f *field.Set) {
 		Says("Language for highlighting; without one, pages guess it from the text.", `"go"`)
 }
 
-func (b *Snippet) Title() string { return titleOf(b.Name, b.Content) }
+func (b *Snippet) Title() string {
+	if b.Name != "" {
+		return b.Name
+	}
+	return firstLine(b.Content)
+}
 
 func (b *Snippet) Named() string { return strings.TrimSpace(b.Name) }
 
@@ -367,14 +384,6 @@ func (r *Record) Head() (Body, error) {
 		recipe.ImageURL = field.LastText(r.Body, "imageUrl", headBytes)
 	}
 	return b, nil
-}
-
-// titleOf is the name of a text, or the first line of its content if it has no name.
-func titleOf(name, content string) string {
-	if name == "" {
-		return firstLine(content)
-	}
-	return name
 }
 
 // firstLine is the first line of text with a visible character, as a title. It

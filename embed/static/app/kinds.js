@@ -13,9 +13,15 @@ export const fileTypes = {
   other: t('kind.other'),
 };
 
-// excerpt is the beginning of a Markdown text without its marks: of lists and headings, links, bold and italic words.
-const excerpt = (text) => (text ?? '')
+/** afterFrontMatter is a Markdown text without the YAML at its beginning. */
+const afterFrontMatter = (text) => (text ?? '').replace(/^---\n[^:\n]+:[^]*?\n(---|\.\.\.)[ \t]*(\n|$)/, '');
+
+// excerpt is the beginning of a Markdown text without its marks: of lists and headings, callouts, footnotes, links, bold
+// and italic words.
+const excerpt = (text) => afterFrontMatter(text)
   .replace(/^[#>\s*-]+/gm, '')
+  .replace(/^\[!\w+\][+-]?[ \t]*/gm, '')
+  .replace(/\[\^[^\]\s]+\]:?/g, '')
   .replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
   .replace(/\*+|__|\x60/g, '')
   .replace(/(^|\W)_([^_\n]+)_(?!\w)/g, '$1$2')
@@ -33,7 +39,8 @@ const look = {
   title(r) {
     const f = [fieldOf(this, 'title'), fieldOf(this, this.quick)].find((x) => x && r[x.name]);
     if (f && f.type !== 'text') return String(r[f.name]);
-    const line = firstLine(f && r[f.name]);
+    const text = f && r[f.name];
+    const line = firstLine(f?.mono ? text : afterFrontMatter(text));
     return (f?.mono ? line : line.replace(/^#+\s+/, '')) || t('kind.untitled', { kind: this.one });
   },
   meta(r) {
