@@ -142,6 +142,9 @@ func makeDocument() ([]byte, error) {
 			tags = append(tags, web.Object{"name": r.Tag, "description": tagDocs[r.Tag]})
 		}
 	}
+	for _, part := range []web.Object{d.schemas, d.parameters, paths} {
+		size(part)
+	}
 	if err := d.dropUnused(paths); err != nil {
 		return nil, err
 	}
@@ -168,14 +171,14 @@ func makeDocument() ([]byte, error) {
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
 		"servers":  []web.Object{{"url": httpapi.Placeholder}},
-		"security": []web.Object{{"ApiKeyAuth": []string{}}, {"Session": []string{}}},
+		"security": []web.Object{{"ApiKeyAuth": []string{}}, {sessionScheme: []string{}}},
 		"tags":     tags,
 		"paths":    paths,
 		"components": web.Object{
 			"securitySchemes": web.Object{"ApiKeyAuth": web.Object{
 				"type": "apiKey", "in": "header", "name": "x-api-key",
 				"description": "An API key. It may be sent as Authorization: ApiKey … or Bearer … instead.",
-			}, "Session": web.Object{
+			}, sessionScheme: web.Object{
 				"type": "apiKey", "in": "cookie", "name": "kist_session",
 				"description": "The session of a browser that is signed in. Over HTTPS the cookie is __Host-kist_session. " +
 					"Unsafe methods are refused if another site sends them.",
@@ -228,6 +231,9 @@ func fold(text []byte) []byte {
 // A document is made of named parts, so that each is written once and
 // generators of code name them alike.
 type document struct{ schemas, responses, parameters, examples web.Object }
+
+// sessionScheme is the name of the credential of a browser. No schema may have the same name.
+const sessionScheme = "SessionCookie"
 
 // tagDocs describe the groups of operations.
 var tagDocs = map[string]string{
@@ -341,7 +347,8 @@ func enumAddress(e web.EnumRef) string {
 	panic("no enum in the document has the words " + strings.Join(e.Words, ", "))
 }
 
-// orNull is the schema of a word of the enum, or null.
+// orNull is the schema of a word of the enum, or null. OpenAPI 3.0 has null among the words, but
+// oapi-codegen makes a constant "<nil>" of it, unless it has the name of another one.
 func (e *enum) orNull() web.Object {
 	words := make([]any, 0, len(e.words)+1)
 	for _, w := range e.words {
@@ -349,6 +356,25 @@ func (e *enum) orNull() web.Object {
 	}
 	return web.Object{
 		"type": "string", "nullable": true, "enum": append(words, nil), "description": e.doc, "example": e.words[0],
+		"x-enum-varnames": append(slices.Clone(e.words), e.words[0]),
+	}
+}
+
+// size gives every integer the size that holds its values: generators take 32 bits for one
+// without a format, which is too little for a size in bytes.
+func size(v any) {
+	switch v := v.(type) {
+	case []web.Object:
+		for _, part := range v {
+			size(part)
+		}
+	case web.Object:
+		if v["type"] == "integer" && v["format"] == nil {
+			v["format"] = "int64"
+		}
+		for _, part := range v {
+			size(part)
+		}
 	}
 }
 
@@ -417,7 +443,7 @@ func (d *document) operation(r httpapi.Route) web.Object {
 	case r.Access.AnyKey:
 		op["description"] = "Any API key will do."
 	case r.Access.Browser:
-		op["security"] = []web.Object{{"Session": []string{}}}
+		op["security"] = []web.Object{{sessionScheme: []string{}}}
 		op["description"] = "Only for a browser that is signed in."
 	case r.Access.Session:
 		op["description"] = "For a browser that is signed in; an API key needs the scope admin, and its user must be an " +
@@ -435,11 +461,10 @@ func (d *document) operation(r httpapi.Route) web.Object {
 		op["requestBody"] = web.Object{"required": !r.Body.Optional, "content": d.request(r.ID, r.Body)}
 	}
 	answers := web.Object{strconv.Itoa(r.Reply.Status): d.answer(r.Reply.Doc, d.media(r.ID, r.Reply.Body))}
-	if r.Plain != nil {
-		answers[strconv.Itoa(r.Reply.Status)] = d.answer(
-			r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", d.media(r.ID, r.Reply.Body),
-			textOf(r.Plain.Example),
-		)
+	if r.Plain != "" {
+		// in words, so that generated clients type the answer as JSON alone
+		answers[strconv.Itoa(r.Reply.Status)].(web.Object)["description"] = r.Reply.Doc + " With Accept: text/plain, the " +
+			"answer is text: " + r.Plain + ". An error is then a sentence with the reason."
 	}
 	if apitest.AnswersRecord(&r) {
 		answers[strconv.Itoa(r.Reply.Status)].(web.Object)["headers"] = web.Object{"ETag": web.Object{
@@ -454,7 +479,7 @@ func (d *document) operation(r httpapi.Route) web.Object {
 				statusText(status)+".", d.media(r.ID, map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status]),
 			)
 		} else {
-			answers[strconv.Itoa(status)] = d.failed(status, r.Plain != nil)
+			answers[strconv.Itoa(status)] = d.failed(status)
 		}
 	}
 	op["responses"] = answers
@@ -465,17 +490,13 @@ func (d *document) operation(r httpapi.Route) web.Object {
 const recentDoc = " A session must have been confirmed in the last ten minutes (403, recent_sign_in_required), or " +
 	"the body has the member currentPassword: see confirm."
 
-// failed refers to the answer with an error status, which is the same for all
-// operations but those that answer with text too.
-func (d *document) failed(status int, plain bool) web.Object {
+// failed refers to the answer with an error status, which is the same for all operations.
+func (d *document) failed(status int) web.Object {
 	name := strings.NewReplacer(" ", "", "-", "").Replace(statusText(status))
-	bodies := []web.Object{{web.JSONType: web.Object{"schema": web.Ref("Error"), "example": failure(status)}}}
-	if plain {
-		name += "OrText"
-		bodies = append(bodies, textOf("A sentence with the reason.\n"))
-	}
 	if d.responses[name] == nil {
-		d.responses[name] = d.answer(statusText(status)+".", bodies...)
+		d.responses[name] = d.answer(
+			statusText(status)+".", web.Object{web.JSONType: web.Object{"schema": web.Ref("Error"), "example": failure(status)}},
+		)
 	}
 	return web.Object{"$ref": "#/components/responses/" + name}
 }
@@ -533,22 +554,12 @@ var pathParams = map[string]string{
 	"deliveryId": "Id of the delivery.",
 }
 
-// textOf is a body of text.
-func textOf(example string) web.Object {
-	return web.Object{web.TextMedia: web.Object{"schema": web.Object{"type": "string"}, "example": example}}
-}
-
-// answer is an answer with a body in one of several types; nil bodies are left out.
-func (d *document) answer(doc string, bodies ...web.Object) web.Object {
-	a := web.Object{"description": doc}
-	of := web.Object{}
-	for _, body := range bodies {
-		if body != nil {
-			maps.Copy(of, body)
-			a["content"] = of
-		}
+// answer is an answer with a body, or without one if that is nil.
+func (d *document) answer(doc string, body web.Object) web.Object {
+	if body == nil {
+		return web.Object{"description": doc}
 	}
-	return a
+	return web.Object{"description": doc, "content": body}
 }
 
 // media describes the body of an answer; nil if there is none.

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -8,7 +9,10 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/matryer/is"
 
+	"kist/embed"
 	"kist/httpapi/apitest"
+	"kist/httpapi/web"
+	"kist/kv/field"
 )
 
 // TestDocumentIsWhole: every parameter has a schema, every body and answer a schema and an
@@ -117,6 +121,81 @@ func TestDocumentIsWhole(t *testing.T) {
 			// never shown
 			is.True(member != "password" || strings.HasSuffix(name, "Create") || strings.HasSuffix(name, "Edit") ||
 				name == "Password" || name == "Login" || name == "Confirm")
+		}
+	}
+}
+
+// TestDocumentForGenerators: the document has nothing that a generator of code is known to
+// stumble over.
+func TestDocumentForGenerators(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	doc, err := apitest.Document()
+	is.NoErr(err)
+	for name := range doc.Components.SecuritySchemes {
+		is.True(doc.Components.Schemas[name] == nil) // ogen makes one type of each
+	}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			at := method + " " + path
+			if reservedWords[strings.ToLower(op.OperationID)] {
+				t.Errorf("%s: %s is a word of a language", at, op.OperationID)
+			}
+			for status, r := range op.Responses.Map() {
+				if len(r.Value.Content) > 1 { // openapi-fetch types the answer as one or the other
+					t.Errorf("%s: the answer %s has several types", at, status)
+				}
+			}
+			if op.RequestBody == nil || op.RequestBody.Value.Content[web.MultipartForm.Media] == nil {
+				continue
+			}
+			for name, p := range op.RequestBody.Value.Content[web.MultipartForm.Media].Schema.Value.Properties {
+				enum := p.Value.AllOf
+				if p.Value.Nullable || len(enum) > 0 && enum[0].Value.Nullable {
+					t.Errorf("%s: %s may be null, which no form can hold", at, name)
+				}
+			}
+		}
+	}
+
+	var whole any
+	is.NoErr(json.Unmarshal(embed.OpenAPI, &whole))
+	eachSchema(whole, "", func(at string, s map[string]any) {
+		if s["type"] == "integer" && s["format"] == nil {
+			t.Errorf("%s: generators take 32 bits for a whole number without a format", at)
+		}
+		if top, ok := s["maximum"].(float64); ok && top > field.MaxSafe {
+			t.Errorf("%s: JavaScript cannot hold the maximum", at)
+		}
+		words, _ := s["enum"].([]any)
+		names, _ := s["x-enum-varnames"].([]any)
+		if slices.Contains(words, nil) && len(names) != len(words) {
+			t.Errorf(`%s: oapi-codegen makes "<nil>" of null`, at)
+		}
+	})
+}
+
+// reservedWords are words of languages that an operation could have as its id, in small letters.
+var reservedWords = wordSet(
+	"break", "case", "catch", "class", "const", "continue", "default", "delete", "do", "else", "enum", "export", "extends",
+	"final", "for", "func", "function", "go", "goto", "if", "import", "in", "interface", "is", "let", "match", "new", "not",
+	"package", "pass", "private", "public", "return", "select", "static", "struct", "super", "switch", "this", "throw",
+	"try", "type", "typeof", "var", "void", "while", "with", "yield",
+)
+
+// eachSchema calls f with each object in a value of JSON that may be a schema.
+func eachSchema(v any, at string, f func(at string, s map[string]any)) {
+	switch v := v.(type) {
+	case []any:
+		for _, part := range v {
+			eachSchema(part, at, f)
+		}
+	case map[string]any:
+		f(at, v)
+		for name, part := range v {
+			if name != "example" && name != "examples" {
+				eachSchema(part, at+"/"+name, f)
+			}
 		}
 	}
 }

@@ -244,7 +244,7 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		if r.Tus {
 			c.W.Header().Set("Tus-Resumable", web.TusVersion)
 		}
-		if r.Plain != nil {
+		if r.Plain != "" {
 			c.W.Header().Add("Vary", "Accept")
 			c.W.Plain = web.PrefersText(c.R.Header)
 		}

@@ -184,7 +184,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/api/v1/import", "listImports", web.FullScope, api.ListImports},
 		{"GET", "/api/v1/import/{id}", "readImport", web.FullScope, api.ReadImport},
 		{"DELETE", "/api/v1/import/{id}", "stopImport", web.FullScope, api.StopImport},
-		{"GET", "/api/v1/export", "export", web.FullScope.Confirmed(), api.Export},
+		{"GET", "/api/v1/export", "exportAccount", web.FullScope.Confirmed(), api.ExportAccount},
 
 		{"GET", "/api/v1/setups", "listSetups", web.OwnAccount, api.ListSetups},
 		{"POST", "/api/v1/setups", "createSetup", web.OwnAccount.Confirmed(), api.CreateSetup},

@@ -288,12 +288,27 @@ func createdOf(k *record.Kind) schema {
 	return c
 }
 
-// formOf is a form with the shape and the file.
+// formOf is a form with the shape and the file. A form cannot hold null.
 func formOf(v field.Shaped, file web.Object) schema {
 	of := shapeOf(v, creating)
-	of["properties"].(web.Object)["file"] = file
+	all := of["properties"].(web.Object)
+	for _, member := range all {
+		neverNull(member.(web.Object))
+	}
+	all["file"] = file
 	of["required"] = []string{"file"}
 	return schema{of, nil}
+}
+
+// neverNull removes null from the values of a schema.
+func neverNull(s web.Object) {
+	delete(s, "nullable")
+	parts, _ := s["allOf"].([]web.Object)
+	for _, part := range parts {
+		if e, ok := part["$ref"].(web.EnumRef); ok {
+			part["$ref"] = web.EnumRef{Words: e.Words}
+		}
+	}
 }
 
 func uploadForm() schema {

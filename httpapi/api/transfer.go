@@ -339,7 +339,7 @@ func stopImport(c *web.Request) error {
 	return c.RespondOK()
 }
 
-var Export = web.Operation{
+var ExportAccount = web.Operation{
 	Tag: "moving", Summary: "Everything that the caller has, as one zip. It contains the password hashes of items, so " +
 		"keep it private. Or only the bookmarks, with titles, descriptions, tags and dates, for other programs.",
 	Args: []web.Param{{
@@ -349,10 +349,10 @@ var Export = web.Operation{
 		Schema: web.Object{"type": "string", "enum": field.Words(transfer.Forms), "default": string(transfer.Zip)},
 	}},
 	Reply: web.Reply{Status: 200, Doc: "The export.", Body: web.BytesOf()},
-	Serve: export,
+	Serve: exportAccount,
 }
 
-func export(c *web.Request) error {
+func exportAccount(c *web.Request) error {
 	values, err := c.Query()
 	if err != nil {
 		return err

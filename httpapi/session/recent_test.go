@@ -138,7 +138,7 @@ var lasting = map[string]string{
 	"createUser": "an account", "editUser": "a password, a role", "removeUser": "an account", "resetUser": "a link that sets a password",
 	"editSettings":  "who may use keys, and the service that tells people from programs",
 	"createWebhook": "sends everything on", "editWebhook": "sends it elsewhere",
-	"export": "a copy", "readBackup": "a copy of everything",
+	"exportAccount": "a copy", "readBackup": "a copy of everything",
 }
 
 // passing are the other operations about accounts, with the reason why a session needs no confirmation.

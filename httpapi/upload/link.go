@@ -461,9 +461,7 @@ var LeaveFiles = web.Operation{
 		Body: web.ListOf("UploadReceipt"),
 	},
 	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true,
-	Plain: &web.TextForm{
-		Doc: "a sentence about each file, one per line", Example: "IMG_0042.jpg is waiting for approval.\n",
-	}, Serve: leaveFiles,
+	Plain: "a sentence about each file, one per line", Serve: leaveFiles,
 }
 
 func leaveFiles(c *web.Request) error {

@@ -12,14 +12,14 @@ type Operation struct {
 	Args            []Param // in addition to those of the path, which are texts
 	Body            *Content
 	Reply           Reply
-	Fails           []int     // statuses in addition to those of the access and the body
-	Slugs           bool      // visitors could guess the slugs in its path
-	Uncounted       bool      // a body of a stranger does not count as a change: a token or code bounds it, or it is not read
-	Plain           *TextForm // its answer for clients that prefer text; nil if it has none
-	AtContentOrigin bool      // also served at the origin for content
-	Deprecated      bool      // kept for clients that use it; another operation does the same
-	Tus             bool      // part of the tus protocol: every answer has its version
-	Once            string    // what it makes, if the answer has secrets, which are never stored
+	Fails           []int  // statuses in addition to those of the access and the body
+	Slugs           bool   // visitors could guess the slugs in its path
+	Uncounted       bool   // a body of a stranger does not count as a change: a token or code bounds it, or it is not read
+	Plain           string // what its answer is for clients that prefer text; "" if it is JSON for all
+	AtContentOrigin bool   // also served at the origin for content
+	Deprecated      bool   // kept for clients that use it; another operation does the same
+	Tus             bool   // part of the tus protocol: every answer has its version
+	Once            string // what it makes, if the answer has secrets, which are never stored
 	Serve           func(*Request) error
 	// Finds fails with a Missing error if nothing is at the address that the caller may see. It counts nothing and checks
 	// no password. Without it, nobody is redirected to the address from one that was pasted with a slash or a sign.
@@ -105,7 +105,5 @@ func DoneOp(tag, summary string, serve func(*Request) error, fails ...int) Opera
 	return Operation{Tag: tag, Summary: summary, Reply: DoneReply, Fails: fails, Serve: serve}
 }
 
-// TextForm describes an answer in plain text.
-type TextForm struct{ Doc, Example string }
-
-var BareAddress = &TextForm{"only the address, one per line", "https://kist.example.org/v/summer-24\n"}
+// BareAddress is what clients that prefer text get for something new.
+const BareAddress = "only the address, one per line"

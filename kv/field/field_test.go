@@ -612,7 +612,7 @@ func TestSetIsUsedAgain(t *testing.T) {
 }
 
 func TestSchema(t *testing.T) {
-	least, top, one, count, zero, ten := int64(0), int64(1<<53), int64(1), int64(MaxCount), int64(0), int64(10)
+	least, top, one, count, zero, ten := int64(0), int64(MaxSafe), int64(1), int64(MaxCount), int64(0), int64(10)
 	all := []string{"wishlist", "playing", "finished"}
 	id := Schema{Type: "string", Format: "uuid", Nullable: true}
 	at := Schema{Type: "string", Format: "date-time", Nullable: true}

@@ -445,8 +445,13 @@ func (b *integer) append(dst []byte) []byte {
 }
 
 func (b *integer) schema() Schema {
-	return Schema{Type: "integer", Format: "int64", Min: &b.least, Max: &b.top, Nullable: b.none}
+	top := min(b.top, MaxSafe)
+	return Schema{Type: "integer", Format: "int64", Min: &b.least, Max: &top, Nullable: b.none}
 }
+
+// MaxSafe is the largest whole number that JavaScript tells from its neighbours. Schemas promise
+// no larger one.
+const MaxSafe = 1<<53 - 1
 
 // MaxCount is the largest number that a Count can hold.
 const MaxCount = math.MaxInt32

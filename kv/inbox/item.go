@@ -78,8 +78,8 @@ func (i *Item) Fields(s *field.Set) {
 	s.Text("uploaderName", &i.Sender, MaxSenderName).Says("Name that the sender gave.", `"Bob"`)
 	s.Text("message", &i.Message, MaxMessage).Says("Message from the sender.", `"From the second roll"`)
 	s.Time("createdAt", &i.Created, field.Always).Says("When the file was received.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("decidedAt", &i.Decided).Says("When the owner decided; null if not yet.", `null`)
-	s.ID("fileId", &i.File).Says("Id of the approved file; null if there is none.", `null`)
+	s.Time("decidedAt", &i.Decided).Says("When the owner decided; null while the file waits.", `null`)
+	s.ID("fileId", &i.File).Says("Id of the file that approval made; null before that.", `null`)
 	s.Shown("fileSlug", field.Schema{Type: "string", Nullable: true}, func(dst []byte) []byte {
 		if i.FileSlug == "" {
 			return append(dst, "null"...)

@@ -69,7 +69,7 @@ func (v *Shown) Fields(s *field.Set) {
 	if k == Files {
 		folder := field.Schema{Type: "object", Nullable: true, Members: field.Of(&FolderRef{}).Fields()}
 		s.Shown("folder", folder, v.appendFolder).
-			Says("Folder of the file; null if it is in none.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"Holidays"}`)
+			Says("The folder that the file is in; null when it is in no folder.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"Holidays"}`)
 		tag := field.ObjectOf(&TagRef{})
 		s.Shown("tags", field.Schema{Type: "array", Items: &tag}, v.appendTagRefs).
 			Says("Its tags.", `[{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"travel","color":"#3B82F6"}]`)
@@ -167,7 +167,7 @@ func (v *Shown) pageFields(s *field.Set) {
 		}
 		return v.appendURL(dst, "/t/")
 	}).Says("Address on this server of the icon of the page's site, a PNG of at most 64 pixels, "+
-		"for everyone who may see the bookmark; null if there is none. The server fetches it in the background.",
+		"for everyone who may see the bookmark; null when the page has no icon. The server fetches it in the background.",
 		`"https://kist.example.org/t/summer-24"`)
 }
 

@@ -87,7 +87,7 @@ func bookmark() {
 	b := must(api.CreateBookmarkWithResponse(ctx, nil, kist.BookmarkCreate{Url: "https://go.dev/"})).JSON201.Data
 	id := made(b.Id, b.CreatedAt, b.ExpiresAt)
 	check("an unset address", b.ImageUrl == nil)
-	listed("bookmarks", must(api.ListBookmarksWithResponse(ctx, &kist.ListBookmarksParams{Limit: new(10)})).JSON200.Data, func(r kist.Bookmark) bool { return r.Id == b.Id })
+	listed("bookmarks", must(api.ListBookmarksWithResponse(ctx, &kist.ListBookmarksParams{Limit: new(int64(10))})).JSON200.Data, func(r kist.Bookmark) bool { return r.Id == b.Id })
 	check("bookmark", must(api.ReadBookmarkWithResponse(ctx, id, nil)).JSON200.Data.Url == b.Url)
 	check("bookmark", must(api.EditBookmarkWithResponse(ctx, id, nil, kist.BookmarkEdit{Title: new("Go")})).JSON200.Data.Title == "Go")
 	removed("bookmark", must(api.RemoveBookmarkWithResponse(ctx, id, nil)).JSON200)
