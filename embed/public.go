@@ -192,11 +192,15 @@ type LockedPage struct {
 	Problem Problem
 }
 
-// CardPage is what link preview programs get instead of the item. It has no content, and nothing is counted.
+// CardPage is what programs get instead of an item with a limit, unless a person has them open it. It has no content,
+// and nothing is counted. A person can show the item: the form is posted to Action, a path below Base, with the field
+// show.
 type CardPage struct {
 	formPage
 	Base    string
 	Address string
+	Action  string
+	Leaves  bool   // the form ends in a redirect to another site
 	Title   string // "" if not everyone may see it
 	Owner   string
 	Kind    string
@@ -243,11 +247,17 @@ func IsOrigin(text string) bool {
 }
 
 // Policy implements [Page]. form-action also applies to the redirects after a form.
-func (p LockedPage) Policy() string {
-	if p.Leaves {
-		return strings.Replace(p.Problem.policy(), "form-action 'self'", "form-action 'self' http: https:", 1)
+func (p LockedPage) Policy() string { return mayLeave(p.Problem.policy(), p.Leaves) }
+
+// Policy implements [Page].
+func (p CardPage) Policy() string { return mayLeave(p.formPage.Policy(), p.Leaves) }
+
+// mayLeave is the policy of a page whose form ends in a redirect to another site, if it leaves this one.
+func mayLeave(policy string, leaves bool) string {
+	if !leaves {
+		return policy
 	}
-	return p.Problem.policy()
+	return strings.Replace(policy, "form-action 'self'", "form-action 'self' http: https:", 1)
 }
 
 func (ItemPage) file() string       { return "item.html" }

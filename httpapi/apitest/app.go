@@ -256,6 +256,8 @@ func (a *App) Do(q Request) *Answer {
 		req.Header.Set("X-Api-Key", q.Key)
 	} else if !q.Anyone {
 		req.Header.Set("X-Api-Key", a.Key)
+	} else if q.Method == http.MethodGet && header["Sec-Fetch-Mode"] == nil {
+		req.Header.Set("Sec-Fetch-Mode", "navigate") // as browsers do
 	}
 	res, err := Plain.Do(req)
 	a.NoErr(err)

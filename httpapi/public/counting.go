@@ -19,26 +19,49 @@ import (
 // counts reports whether the request is a view of an item or a collection with the
 // conditions r. Its owner's requests, those without content and repeated ones of a visitor
 // who was counted are not, and neither are those that no person has made. For an item with a
-// limit the last fail: with errCard for a preview, otherwise with errAhead. A redirect
-// counts each time.
+// limit the last fail: with errCard for a program that fetches links, otherwise with errAhead.
+// Whoever has typed the password of the item is a person. A redirect counts each time.
 func counts(c *web.Request, r *record.Record, owned bool) (bool, error) {
 	switch {
 	case owned, c.R.Method == http.MethodHead, r.Kind != record.Links && (Granted(c, grant.ToRead, r) || resumes(c, r)):
 		return false, nil
-	case r.Limit > 0 && isPreview(c):
+	case c.R.Method == http.MethodPost: // the form of a card
+		return true, nil
+	case r.Limit > 0 && (isFetcher(c) || r.Password == "" && isDisguised(c)):
 		return false, errCard
 	case r.Limit > 0 && isPrefetch(c):
 		return false, errAhead
 	}
-	return !IsPrefetchOrPreview(c), nil
+	return !IsPrefetchOrFetcher(c), nil
+}
+
+// countsPage is counts for a page, which only a browser is believed to open for a person.
+func countsPage(c *web.Request, r *record.Record, owned bool) (bool, error) {
+	counts, err := counts(c, r, owned)
+	if counts && r.Limit > 0 && r.Password == "" && c.R.Method == http.MethodGet && !navigates(c) {
+		return false, errCard
+	}
+	return counts, err
 }
 
 // errCard says that the answer must show only the title of the item.
 var errCard = errors.New("a card instead of the item")
 
-// IsPrefetchOrPreview reports whether no person has asked for the item yet: a browser fetches
-// it in advance, or a messenger fetches a preview.
-func IsPrefetchOrPreview(c *web.Request) bool { return isPrefetch(c) || isPreview(c) }
+// navigates reports whether a browser goes to the address. Browsers say so on https and to their own computer
+// (Fetch Metadata); what fetches links for mail and chat programs does not, even if it calls itself a browser.
+func navigates(c *web.Request) bool { return c.R.Header.Get("Sec-Fetch-Mode") == "navigate" }
+
+// isDisguised reports whether a program calls itself a browser and does not send what browsers do. Other programs, such
+// as curl, are believed: somebody has started them. PowerShell calls itself a browser too.
+func isDisguised(c *web.Request) bool {
+	agent := strings.ToLower(c.R.UserAgent())
+	return strings.HasPrefix(agent, "mozilla/") && !strings.Contains(agent, "powershell") &&
+		c.R.Header.Get("Sec-Fetch-Mode") == ""
+}
+
+// IsPrefetchOrFetcher reports whether no person has asked for the item yet: a browser fetches
+// it in advance, or a program because it has read the link.
+func IsPrefetchOrFetcher(c *web.Request) bool { return isPrefetch(c) || isFetcher(c) }
 
 // isPrefetch reports whether a browser fetches the item in advance.
 func isPrefetch(c *web.Request) bool {
@@ -56,18 +79,28 @@ func isPrefetch(c *web.Request) bool {
 // purposes are the headers that say so, in the form of http.Header.
 var purposes = []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"}
 
-// isPreview reports whether a messenger fetches a preview of the link.
-func isPreview(c *web.Request) bool {
+// isFetcher reports whether the program says that it fetches links which others have sent or published: for previews,
+// searches and checks.
+func isFetcher(c *web.Request) bool {
 	agent := strings.ToLower(c.R.UserAgent())
-	return slices.ContainsFunc(previewers, func(name string) bool { return strings.Contains(agent, name) })
+	for _, name := range noFetchers {
+		agent = strings.ReplaceAll(agent, name, "")
+	}
+	return slices.ContainsFunc(fetchers, func(name string) bool { return strings.Contains(agent, name) })
 }
 
-// previewers are parts of the User-Agent of programs that fetch link previews.
-var previewers = []string{
-	"slackbot", "slack-imgproxy", "discordbot", "telegrambot", "whatsapp", "facebookexternalhit", "facebot", "twitterbot",
-	"linkedinbot", "skypeuripreview", "pinterestbot", "redditbot", "mastodon", "bluesky", "cardyb", "iframely", "embedly",
-	"google-pagerenderer", "bingpreview", "viber", "vkshare", "mattermost-bot", "rocket.chat", "synapse", "zulip",
+// fetchers are parts of the User-Agent of fetchers. First is what they call themselves, and the address of somebody who
+// answers for them. Then come those that say neither.
+var fetchers = []string{
+	"bot", "crawl", "spider", "preview", "embedly", "embedder", "scanner", "+http", "; http", "meta-external", "imageproxy", "mailproxy",
+	"facebookexternalhit", "slack-imgproxy", "whatsapp", "mastodon", "bluesky", "cardyb", "iframely", "google-pagerenderer",
+	"viber", "vkshare", "rocket.chat", "synapse", "dendrite", "zulip", "lemmy", "tumblr/", "conversations/", "movim",
+	"webexteams", "dingtalk", "larkurl", "outlookmobilecloud", "barracuda", "urldefense",
 }
+
+// noFetchers are parts of the User-Agent of others that would be taken for fetchers: a maker of phones, and what
+// scripts fetch with.
+var noFetchers = []string{"cubot", "node-fetch/1.0 (+https://github.com/bitinn/node-fetch)"}
 
 // errAhead refuses to fetch an item with a limit in advance.
 var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item cannot be fetched in advance."}

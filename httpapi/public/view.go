@@ -55,7 +55,7 @@ func View(c *web.Request, r *record.Record, owned bool) error {
 
 // viewAs shows a page under the conditions of r, the item or collection that was found.
 func viewAs(c *web.Request, r *record.Record, owned bool, make func() (embed.Page, error)) error {
-	counts, err := counts(c, r, owned)
+	counts, err := countsPage(c, r, owned)
 	if r.Kind == record.Links { // its page says where it leads; to follow it counts
 		counts, err = false, nil
 	}
@@ -250,8 +250,7 @@ const (
 	thenContent = "content"
 )
 
-// card shows a fetcher of link previews what the item is called, but no content and no target of
-// a short link.
+// card shows what the item is called, but no content and no target of a short link, and a button that shows the item.
 func card(c *web.Request, r *record.Record) error {
 	b, err := r.Decode()
 	if err != nil {
@@ -266,18 +265,19 @@ func card(c *web.Request, r *record.Record) error {
 	}
 	page := embed.CardPage{
 		Base: c.Site.Prefix(), Address: c.Site.Base + "/v/" + r.Slug, Title: nameOf(c.Lang(), r, b),
-		Owner: DisplayName(*u), Kind: web.ViewOf(r.Kind, c.Lang()).One,
+		Action: leads[""] + url.PathEscape(r.Slug), Owner: DisplayName(*u), Kind: web.ViewOf(r.Kind, c.Lang()).One,
 	}
 	if r.Kind == record.Links {
+		page.Leaves = true
 		page.Address = c.Site.Base + "/s/" + r.Slug
 	}
 	return c.RespondPage(http.StatusOK, page)
 }
 
-var UnlockItem = web.FormOp(303, unlockItem, 400, 401, 404, 410, 413, 415, 429, 503).ForVisitors()
+var UnlockItem = web.FormOp(303, unlockItem, 200, 302, 400, 401, 404, 410, 413, 415, 429, 503).ForVisitors()
 
 // unlockItem receives the form of a locked item's page. After the right password it sets a
-// cookie, only for that item.
+// cookie, only for that item. It also receives the form of a card, which shows the item or follows the short link.
 func unlockItem(c *web.Request) error {
 	values, err := session.ReadForm(c)
 	if err != nil {
@@ -301,6 +301,14 @@ func unlockItem(c *web.Request) error {
 	}
 	if err := Unlock(c, r, owned); err != nil {
 		return problem(err)
+	}
+	switch values.Get("show") {
+	case "page":
+		return View(c, r, owned)
+	case "link":
+		if r.Kind == record.Links {
+			return RedirectLink(c, r, owned)
+		}
 	}
 	if r.Password != "" {
 		if err := SetGrantCookie(c, grant.ToUnlock, r); err != nil {

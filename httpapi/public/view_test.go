@@ -350,6 +350,7 @@ func TestPageRace(t *testing.T) {
 				return
 			}
 			r.Header.Set("X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i)) // a network may open a few a minute
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
 			res, err := apitest.Plain.Do(r)
 			if err != nil {
 				t.Error(err)

@@ -85,7 +85,7 @@ func requireOpenRequest(c *web.Request, slug string) (*inbox.Request, error) {
 // countRequestView counts a visit by someone other than the owner.
 func countRequestView(c *web.Request, q *inbox.Request) {
 	if owned := c.Caller != nil && c.Caller.User.ID == q.Owner; !owned && c.R.Method != http.MethodHead &&
-		!public.IsPrefetchOrPreview(c) {
+		!public.IsPrefetchOrFetcher(c) {
 		inbox.RequestSeen(c.Site.Store, q)
 	}
 }
