@@ -32,7 +32,7 @@ import (
 type importCommand struct {
 	Source string `arg:"" placeholder:"SRC" help:"An export of another program or of kist, a folder of files, or - for standard input."`
 	User   string `required:"" placeholder:"NAME" help:"The user who gets the imported items."`
-	Format string `placeholder:"FORMAT" help:"netscape (bookmarks in HTML, of browsers and others), firefox, chrome, linkding, karakeep, linkwarden, wallabag, omnivore, pocket, raindrop, instapaper, csv (any with a column url), shlink, yourls, kutt, bitly, shortlinks (any CSV with a slug and a target), grouvee, playnite, folder (files, also in a tar or zip) or kist. Without this flag it is detected from the content."`
+	Format string `placeholder:"FORMAT" help:"netscape (bookmarks in HTML, of browsers and others), firefox, chrome, linkding, karakeep, linkwarden, wallabag, omnivore, pocket, raindrop, instapaper, csv (any with a column url), shlink, yourls, kutt, bitly, shortlinks (any CSV with a slug and a target), grouvee, playnite, mealie, tandoor, paprika, folder (files, also in a tar or zip) or kist. Without this flag it is detected from the content."`
 	DryRun bool   `help:"Say what would be imported, and change nothing."`
 	Update bool   `help:"Fill in empty fields of items that exist already, and add tags. Nothing is overwritten."`
 }

@@ -25,6 +25,9 @@ const formats = {
   shortlinks: t('import.shortlinks'),
   grouvee: 'Grouvee (CSV, JSON)',
   playnite: 'Playnite (CSV)',
+  mealie: 'Mealie (JSON, zip)',
+  tandoor: 'Tandoor (JSON, zip)',
+  paprika: 'Paprika (paprikarecipes)',
   folder: t('import.folder'),
   kist: t('import.kist'),
 };

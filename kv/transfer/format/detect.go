@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"io"
 	"slices"
@@ -24,6 +25,9 @@ func Detect(s Source) (Format, error) {
 	head = head[:n]
 	if bytes.HasPrefix(head, []byte("PK\x03\x04")) || bytes.HasPrefix(head, []byte("PK\x05\x06")) {
 		return detectZip(s)
+	}
+	if isGzip(s) {
+		return detectGzip(head)
 	}
 	if len(head) > 262 && string(head[257:262]) == "ustar" {
 		return Folder, nil
@@ -52,6 +56,19 @@ func Detect(s Source) (Format, error) {
 			"In Firefox, open the bookmarks' library, choose Backup, and import that file.")
 	}
 	return detectColumns(string(text))
+}
+
+// detectGzip detects what is packed: one recipe of Paprika.
+func detectGzip(head []byte) (Format, error) {
+	in, err := gzip.NewReader(bytes.NewReader(head))
+	if err != nil {
+		return "", errUnknown
+	}
+	text, _ := io.ReadAll(io.LimitReader(in, detected)) // the head may end early
+	if bytes.HasPrefix(text, []byte("{")) && bytes.Contains(text, []byte(`"directions"`)) {
+		return Paprika, nil
+	}
+	return "", errUnknown
 }
 
 // detectColumns detects a format by the names of the columns in the first line.
@@ -131,6 +148,12 @@ func detectJSON(list bool, has func(string) bool) Format {
 		return Linkding
 	case list && has(`"savedat"`) && has(`"slug"`):
 		return Omnivore
+	case has(`"recipe_ingredient"`), has(`"recipeingredient"`):
+		return Mealie
+	case has(`"steps"`) && has(`"ingredients"`) && has(`"working_time"`):
+		return Tandoor
+	case has(`"ingredients"`) && has(`"directions"`):
+		return Paprika
 	case has(`"long_url"`):
 		return Bitly
 	case has(`"longurl"`) && has(`"shortcode"`):

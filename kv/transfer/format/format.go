@@ -46,6 +46,9 @@ const (
 	ShortLinks Format = "shortlinks" // short links in any other CSV with a slug and a target
 	Grouvee    Format = "grouvee"    // CSV or JSON of Grouvee
 	Playnite   Format = "playnite"   // CSV of Playnite's exporters
+	Mealie     Format = "mealie"     // JSON of Mealie or other programs with schema.org's names, or a zip of it
+	Tandoor    Format = "tandoor"    // the zip of Tandoor, of zips with JSON
+	Paprika    Format = "paprika"    // the zip of Paprika, of JSON in gzip
 	Folder     Format = "folder"     // files, in a tar or a zip
 	Kist       Format = "kist"       // an export of kist
 )
@@ -53,7 +56,8 @@ const (
 // Formats lists the formats.
 var Formats = []Format{
 	Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden, Wallabag, Omnivore, Pocket, Raindrop, Instapaper,
-	CSV, Shlink, YOURLS, Kutt, Bitly, ShortLinks, Grouvee, Playnite, Folder, Kist,
+	CSV, Shlink, YOURLS, Kutt, Bitly, ShortLinks, Grouvee, Playnite, Mealie, Tandoor, Paprika,
+	Folder, Kist,
 }
 
 // Bounds of a source.
@@ -174,7 +178,10 @@ var readers = map[Format]func(Source) Rows{
 	Pocket: linksIn, Raindrop: linksIn, Instapaper: linksIn, CSV: linksIn,
 	Shlink: shortLinks, YOURLS: shortLinks, Kutt: shortLinks, Bitly: shortLinks, ShortLinks: shortLinks,
 	Grouvee: grouvee, Playnite: playnite,
-	Folder: folder, Kist: kist,
+	Mealie:  recipes("Mealie", alone(mealieRow), mealieParts),
+	Tandoor: recipes("Tandoor", alone(tandoorRow), tandoorParts),
+	Paprika: recipes("Paprika", paprikaRow, paprikaParts),
+	Folder:  folder, Kist: kist,
 }
 
 // Read reads a source of the given format.
@@ -184,7 +191,7 @@ func Read(f Format, s Source) Rows {
 			yield(Row{}, unreadable("It is larger than %d MiB; split it.", maxText>>20))
 			return
 		}
-		if f.text() && !isZip(s) {
+		if f.text() && !isZip(s) && !(f == Paprika && isGzip(s)) {
 			var more bool
 			s, more = s.asText(yield)
 			if !more {

@@ -265,6 +265,19 @@ func TestUnread(t *testing.T) {
 		{Grouvee, "name,shelves,kist\na,{},x\n", []string{`column "kist"`}},
 		{Playnite, "name,play count,kist\na,3,x\n", []string{`column "kist"`, `column "play count"`}},
 		{
+			Paprika, zipped("a.paprikarecipe", gzipped(mark(paprikaJSON)), "b.paprikarecipe", gzipped(mark(paprikaJSON)), "x", ""),
+			[]string{`member "kistUnknown"`, `member "photos.kistUnknown"`, `file "x"`},
+		},
+		{Paprika, mark("[" + paprikaJSON + "]"), []string{`member "kistUnknown"`}},
+		{Tandoor, zipped("a.zip", zipped("recipe.json", mark(tandoorJSON)), "x", ""), []string{
+			`member "kistUnknown"`, `member "steps.kistUnknown"`, `member "steps.ingredients.kistUnknown"`,
+			`member "steps.ingredients.food.kistUnknown"`, `member "keywords.kistUnknown"`, `file "x"`,
+		}},
+		{Mealie, mark(mealieJSON), []string{
+			`member "kistUnknown"`, `member "recipeIngredient.kistUnknown"`, `member "recipeInstructions.kistUnknown"`,
+			`member "notes.kistUnknown"`, `member "tags.kistUnknown"`,
+		}},
+		{
 			Kist, zipped(ManifestName, `{"format":"kist","version":1}`, TagsName, `{"name":"t","kistUnknown":1}`, FoldersName, `{"name":"f","kistUnknown":1}`,
 				"notes.jsonl", `{"slug":"n","content":"c","kistUnknown":[1]}`+"\n"+`{"slug":"m","content":"c","kistUnknown":[1]}`, "more.jsonl", "{}"),
 			[]string{

@@ -3,6 +3,7 @@ package format
 import (
 	"archive/tar"
 	"archive/zip"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -103,20 +104,54 @@ func detectZip(s Source) (Format, error) {
 	if err != nil {
 		return "", err
 	}
-	csvs, lists := false, false
 	for _, f := range z.File {
 		if f.Name == ManifestName {
 			return Kist, nil
 		}
-		csvs, lists = csvs || pocketPart(f), lists || omnivorePart(f)
 	}
-	switch {
-	case csvs:
-		return Pocket, nil
-	case lists:
-		return Omnivore, nil
+	looked := 0
+	for _, f := range z.File {
+		switch {
+		case pocketPart(f):
+			return Pocket, nil
+		case omnivorePart(f):
+			return Omnivore, nil
+		case path.Ext(f.Name) == ".paprikarecipe":
+			return Paprika, nil
+		case f.Name == "recipe.json":
+			return Tandoor, nil
+		}
+		if looked == maxLooked {
+			continue
+		}
+		switch path.Ext(f.Name) {
+		case ".zip":
+			looked++
+			if beginsWith(f, "recipe.json") {
+				return Tandoor, nil
+			}
+		case ".json":
+			looked++
+			if beginsWith(f, `"recipe_ingredient"`, `"recipeIngredient"`, `"recipe_instructions"`) {
+				return Mealie, nil
+			}
+		}
 	}
 	return Folder, nil
+}
+
+// maxLooked is into how many files of a zip its detection looks.
+const maxLooked = 20
+
+// beginsWith reports whether the beginning of a file in a zip has one of the texts.
+func beginsWith(f *zip.File, some ...string) bool {
+	r, err := f.Open()
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	head, _ := io.ReadAll(io.LimitReader(r, detected)) // what is damaged is reported when it is read
+	return slices.ContainsFunc(some, func(text string) bool { return bytes.Contains(head, []byte(text)) })
 }
 
 // pocketPart reports whether a file in a zip belongs to Pocket's export.
