@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"path"
 	"strings"
@@ -335,7 +336,7 @@ func wallabag(s Source) Rows {
 	left := notRead("member")
 	return left.after(ofList(s.text(), "entries", left, nil, func(at string, e *entry) Row {
 		b := build(record.Bookmarks, at)
-		b.title(e.text("title"))
+		b.title(html.UnescapeString(e.text("title"))) // it is stored as HTML
 		b.address("url", e.text("url"))
 		var said []string
 		for _, a := range e.objects("annotations") {

@@ -42,7 +42,7 @@ const wallabagSample = `[{"is_archived":1,"is_starred":0,"user_name":"ann","user
  "archived_at":"2024-01-05T10:00:00+0000","content":"<p>Text</p>","created_at":"2024-01-01T10:00:00+0100","updated_at":"2024-01-02T10:00:00+0000","published_at":null,"published_by":[""],"starred_at":null,
  "annotations":[{"user":"ann","annotator_schema_version":"v1.0","id":5,"text":"my thought","created_at":"2024-01-02T09:00:00+0000","updated_at":"2024-01-03T18:30:00+0000","quote":"marked\ntext","ranges":[{"start":"/p[1]","startOffset":"0","end":"/p[1]","endOffset":"12"}]}],
  "mimetype":"text/html","language":"en","reading_time":1,"domain_name":"example.org","preview_picture":"https://example.org/p.png","http_status":"200","headers":{"server":"x"}},
- {"is_archived":false,"is_starred":true,"tags":[{"id":3,"label":"label","slug":"label"}],"title":"Second","url":"https://example.org/2","created_at":"not a date"}]`
+ {"is_archived":false,"is_starred":true,"tags":[{"id":3,"label":"label","slug":"label"}],"title":"You Wouldn&#039;t &amp; more &","url":"https://example.org/2","created_at":"not a date"}]`
 
 const omnivoreList = `[
   {"id":"9c","slug":"a-page-18d","title":"A page","description":"About it","author":"Bob","url":"https://example.org/a","state":"Archived","readingProgress":100,
@@ -126,7 +126,7 @@ func TestPeers(t *testing.T) {
 		}},
 		{Wallabag, wallabagSample, append([]string{
 			`entry 1: bookmark {"description":"\u003e marked\n\u003e text\n\nmy thought","imageUrl":"https://example.org/p.png","tags":["one","two words","archived"],"title":"A page","url":"https://example.org/page"} 2024-01-01T09:00:00Z`,
-			`entry 2: bookmark {"isFavorite":true,"tags":["label"],"title":"Second","url":"https://example.org/2"}`,
+			`entry 2: bookmark {"isFavorite":true,"tags":["label"],"title":"You Wouldn't \u0026 more \u0026","url":"https://example.org/2"}`,
 		}, unreadMembers("annotations.annotator_schema_version", "annotations.created_at", "annotations.id", "annotations.ranges", "annotations.updated_at", "annotations.user",
 			"archived_at", "content", "domain_name", "given_url", "hashed_given_url", "hashed_url", "headers", "http_status", "id", "language", "mimetype", "origin_url", "published_by", "reading_time", "user_email", "user_id", "user_name",
 			"tags.id", "tags.slug", "created_at")...)},
