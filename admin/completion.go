@@ -17,8 +17,12 @@ type completionCommand struct {
 var completionScripts = map[string]string{
 	"bash": `# kist completion bash. Put this into ~/.bashrc: source <(kist completion bash)
 _kist() {
-	local IFS=$'\n'
-	COMPREPLY=($(kist complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f 1))
+	local IFS=$'\n' word words=()
+	for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
+		[[ $word == = ]] || words+=("$word") # bash splits --flag=value into three words
+	done
+	[[ ${COMP_WORDS[COMP_CWORD]} == = ]] && words+=("")
+	COMPREPLY=($(kist complete "${words[@]}" 2>/dev/null | cut -f 1))
 }
 complete -o default -F _kist kist
 `,
@@ -38,7 +42,10 @@ _kist() {
 compdef _kist kist
 `,
 	"fish": `# kist completion fish. Put this into ~/.config/fish/completions/kist.fish
-complete -c kist -a '(kist complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+function __kist_complete
+	kist complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null
+end
+complete -c kist -n 'string length -q -- (__kist_complete)' -f -a '(__kist_complete)'
 `,
 }
 
@@ -122,8 +129,17 @@ func (s standing) choices(begun string) []choice {
 	case s.flag != nil:
 		return values(s.flag.Value)
 	case strings.HasPrefix(begun, "-"):
+		name, _, given := strings.Cut(begun, "=")
 		for _, f := range flagsOf(s.command) {
-			all = append(all, choice{"--" + f.Name, f.Help})
+			flag := "--" + f.Name
+			switch {
+			case !given:
+				all = append(all, choice{flag, f.Help})
+			case flag == name:
+				for _, v := range values(f.Value) {
+					all = append(all, choice{flag + "=" + v.text, v.help})
+				}
+			}
 		}
 		return all
 	case s.help:
