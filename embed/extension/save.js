@@ -5,8 +5,8 @@ import { passes, pause, Problem } from './connect.js';
 import { copied, fetched, selected } from './page.js';
 import { problemText, t } from './text.js';
 
-/** addressOf is the address where others can open an item. */
-export const addressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
+/** addressOf is the address to give to others: the redirect of a short link, the page of everything else. */
+export const addressOf = (r) => (r.kind === 'shortlink' ? r.url : (r.shareUrl ?? r.viewUrl ?? r.url));
 
 export const isWeb = (address) => /^https?:\/\//i.test(address ?? '');
 

@@ -248,10 +248,10 @@ func TestWhatClientsRead(t *testing.T) {
 			is.Equal(got.Text("url"), "https://kist.example.org"+at+got.Text("data.slug"))
 			if k == record.Bookmarks {
 				is.Equal(got.Text("data.url"), "https://go.dev") // the page that is kept
-				is.Equal(got.Text("data.shareUrl"), got.Text("url"))
 			} else {
 				is.Equal(got.Text("data.url"), got.Text("url"))
 			}
+			is.Equal(got.Text("data.shareUrl"), "https://kist.example.org/v/"+got.Text("data.slug")) // the page of every kind
 			list := a.Get("/api/v1/" + k.Path).Want(200)
 			is.Equal(list.Text("data.0.id"), got.Text("data.id"))
 			is.Equal(list.Text("data.0.url"), got.Text("data.url"))
@@ -263,6 +263,7 @@ func TestWhatClientsRead(t *testing.T) {
 		got := a.Upload(nil, apitest.File("a.png", "application/octet-stream", "\x89PNG\r\n\x1a\n")).Want(201)
 		is.Equal(got.Text("url"), "https://kist.example.org/x/"+got.Text("slug"))
 		is.Equal(got.Text("viewUrl"), "https://kist.example.org/v/"+got.Text("slug"))
+		is.Equal(got.Text("shareUrl"), got.Text("viewUrl"))
 		is.Equal(got.Text("mimeType"), "image/png")
 		is.Equal(got.At("isPublic"), false)
 		is.Equal(a.Get("/api/v1/upload").Text("data.0.url"), got.Text("url"))

@@ -155,6 +155,7 @@ func TestRoundTrip(t *testing.T) {
 				"tags": []any{`a"<b`, "c"}, k.Counter: 41.0, "viewsOfLimit": 0.0, k.Limit: 3.0,
 				"maxViewsAction": "delete", "expiresAt": "2030-01-01T00:00:00.000Z",
 				"logVisits": true, "createdAt": "2026-01-02T03:04:05.678Z", "updatedAt": "2026-01-02T03:04:05.678Z", "url": "https://kist.example/v/my-slug",
+				"shareUrl": "https://kist.example/v/my-slug",
 			} {
 				want[name] = v
 			}
@@ -175,7 +176,7 @@ func TestRoundTrip(t *testing.T) {
 					want[name] = v
 				}
 			case record.Bookmarks: // url is the page's
-				want["url"], want["shareUrl"] = "https://go.dev/", "https://kist.example/v/my-slug"
+				want["url"] = "https://go.dev/"
 				want["reachable"], want["checkedAt"], want["unreachableSince"] = "unknown", nil, nil
 				want["iconUrl"], want["behindSignIn"] = nil, false
 			case record.Collections:
@@ -208,7 +209,8 @@ func TestShownEmpty(t *testing.T) {
 		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":null,"storeUrl":null,"notes":"",`+
 		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"viewsOfLimit":0,"maxViews":null,`+
 		`"maxViewsAction":null,"expiresAt":null,"logVisits":false,`+
-		`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","url":"https://kist.example/v/made"}`)
+		`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","url":"https://kist.example/v/made",`+
+		`"shareUrl":"https://kist.example/v/made"}`)
 
 	f, _ := create(t, record.Files, `{}`)
 	v = record.Shown{Record: *again(t, f)}

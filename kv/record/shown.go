@@ -97,14 +97,13 @@ func (v *Shown) Fields(s *field.Set) {
 		v.metadataFields(s)
 	}
 	address := field.Schema{Type: "string", Format: "uri"}
-	at := "url"
-	if k == Bookmarks {
-		at = "shareUrl" // url is the address of the page
+	if k != Bookmarks { // theirs is the address of the page that is kept
+		s.Shown("url", address, v.AppendURL).Says("Address of the item for others.", `"https://kist.example.org/v/summer-24"`)
 	}
-	s.Shown(at, address, v.AppendURL).Says("Address of the item for others.", `"https://kist.example.org/v/summer-24"`)
+	page := func(dst []byte) []byte { return v.appendURL(dst, "/v/") }
+	s.Shown("shareUrl", address, page).Says("Page that shows the item to others.", `"https://kist.example.org/v/summer-24"`)
 	if k == Files {
-		s.Shown("viewUrl", address, func(dst []byte) []byte { return v.appendURL(dst, "/v/") }).
-			Says("Page that shows the file.", `"https://kist.example.org/v/summer-24"`)
+		s.Shown("viewUrl", address, page).Says("As shareUrl.", `"https://kist.example.org/v/summer-24"`)
 	}
 }
 

@@ -121,7 +121,8 @@ export const editorOf = (r) => pageOf(r) + '?edit=1';
 // again for a picture that the page shows already.
 export const thumbnailOf = (r, size = '') =>
   `${base}/t/${r.slug}?v=${r.sha256.slice(0, 8)}${size && `&size=${size}`}`;
-export const shareAddressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
+// shareAddressOf is the address to give to others: the redirect of a short link, the page of everything else.
+export const shareAddressOf = (r) => (r.kind === 'shortlink' ? r.url : (r.shareUrl ?? r.viewUrl ?? r.url));
 export const tagNames = (r) => (r.tags ?? []).map((tag) => tag.name ?? tag);
 
 // isMedia reports whether the viewer can show a record.
