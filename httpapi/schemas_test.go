@@ -206,9 +206,11 @@ func bodySchemas() map[string]schema {
 			"device_code": "…", "user_code": "BCDF-GHJK", "verification_uri": "https://kist.example.org/device",
 			"verification_uri_complete": "https://kist.example.org/device?user_code=BCDF-GHJK", "expires_in": 600, "interval": 5,
 		}},
-		"DeviceKey": {members(web.Object{"token_type": text, "api_key": text, "expires_in": number, "interval": number},
-			"token_type", "api_key", "expires_in", "interval"), web.Object{
-			"token_type": "ApiKey", "api_key": "kist_…", "expires_in": 2592000, "interval": 5,
+		"DeviceKey": {members(web.Object{
+			"token_type": text, "api_key": text, "access_token": text, "scope": text, "expires_in": number, "interval": number,
+		}, "token_type", "api_key", "access_token", "scope", "expires_in", "interval"), web.Object{
+			"token_type": "ApiKey", "api_key": "kist_…", "access_token": "kist_…", "scope": "read write upload",
+			"expires_in": 2592000, "interval": 5,
 		}},
 		"CaptchaChallenges": {web.Object{
 			"oneOf": []web.Object{web.Ref("CaptchaChallenge"), web.Ref("CaptchaChallenge2")},

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"kist/embed"
@@ -16,14 +18,39 @@ import (
 )
 
 // DeviceForm is a client's request to connect.
-type DeviceForm struct{ client string }
+type DeviceForm struct{ client, clientID, scope string }
 
 func (f *DeviceForm) Fields(s *field.Set) {
-	s.Name("extension_id", &f.client, 128, field.Required, field.Filled).Says("Name of the client.", `"kist-extension"`)
+	s.Name("extension_id", &f.client, 128, field.Filled).Says("Name of the client.", `"kist-extension"`)
+	s.Name("client_id", &f.clientID, 128, field.Filled).Says("Name of the client, as standard libraries send it.", `null`)
+	s.Text("scope", &f.scope, 1024).Says("Ignored: every device gets read, write and upload.", `null`)
+}
+
+// readDeviceForm reads a request of the device flow into a new form: JSON, or the form of RFC 8628.
+func readDeviceForm(c *web.Request, form field.Shaped) error {
+	if !isForm(c) {
+		return c.DecodeNew(form)
+	}
+	values, err := ReadForm(c)
+	if err != nil {
+		return err
+	}
+	in := field.Object{}
+	for name, all := range values {
+		if len(all) > 1 { // RFC 6749, section 3.2
+			return &record.Error{
+				Fault: record.Malformed, Code: "malformed", Text: "The form names " + strconv.Quote(web.CutTo(name, 64)) + " twice.",
+			}
+		}
+		if all[0] != "" { // as if it were not there
+			in[name] = all[0]
+		}
+	}
+	return web.JoinProblems(c.RefuseUnknown(form, in), field.Create(form, in))
 }
 
 var AuthorizeDevice = web.Operation{
-	Tag: "session", Summary: "Starts the device flow (RFC 8628): a client asks to connect.",
+	Tag: "session", Summary: "Starts the device flow (RFC 8628): a client asks to connect. The body may be a form, too.",
 	Body:  web.BodyOf("Device"),
 	Reply: web.Reply{Status: 200, Doc: "The codes.", Body: web.BodyOf("DeviceCodes")},
 	Fails: []int{403, 429}, Serve: authorizeDevice,
@@ -32,7 +59,12 @@ var AuthorizeDevice = web.Operation{
 // authorizeDevice starts the device flow (RFC 8628, section 3.1).
 func authorizeDevice(c *web.Request) error {
 	form := new(DeviceForm)
-	if err := c.DecodeNew(form); err != nil {
+	err := readDeviceForm(c, form)
+	client := cmp.Or(form.client, form.clientID)
+	if err == nil && client == "" {
+		err = record.Bad(map[string]string{"extension_id": "is required"})
+	}
+	if err != nil {
 		return invalidRequest(c, err)
 	}
 	if c.Addr.IsValid() {
@@ -45,7 +77,7 @@ func authorizeDevice(c *web.Request) error {
 	}
 	var d *people.Device
 	var secret string
-	err := c.Site.Store.Update(func(tx *kv.Tx) error {
+	err = c.Site.Store.Update(func(tx *kv.Tx) error {
 		set, err := people.ReadSettings(tx)
 		if err != nil {
 			return err
@@ -53,7 +85,7 @@ func authorizeDevice(c *web.Request) error {
 		if set.TokensOff {
 			return &record.Error{Fault: record.Denied, Code: "access_denied", Text: "API keys are turned off."}
 		}
-		d, secret, err = people.AddDevice(tx, form.client, address(c), limit.Network(c.Addr).String())
+		d, secret, err = people.AddDevice(tx, client, address(c), limit.Network(c.Addr).String())
 		return err
 	})
 	if e, ok := errors.AsType[*record.Error](err); ok && (e.Fault == record.TooMany || e.Fault == record.Denied) {
@@ -77,14 +109,19 @@ func slowDown(c *web.Request, e *record.Error) error {
 }
 
 // TokenForm is a poll.
-type TokenForm struct{ code string }
+type TokenForm struct{ code, clientID, grant string }
+
+// deviceGrant is the grant_type of a poll by a standard library (RFC 8628, section 3.4).
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
 func (f *TokenForm) Fields(s *field.Set) {
 	s.Text("device_code", &f.code, 256, field.Required, field.Filled).Says("The client's device code.", `"…"`)
+	s.Text("client_id", &f.clientID, 256).Says("Ignored.", `null`)
+	s.Text("grant_type", &f.grant, 256).Says("If it is given: "+deviceGrant+".", `null`)
 }
 
 var PollDevice = web.Operation{
-	Tag: "session", Summary: "Polls for the key of a device.",
+	Tag: "session", Summary: "Polls for the key of a device. The body may be a form, too.",
 	Body:  web.BodyOf("DevicePoll"),
 	Reply: web.Reply{Status: 200, Doc: "The key, once.", Body: web.BodyOf("DeviceKey")},
 	Fails: []int{403}, Uncounted: true, Serve: pollDevice,
@@ -93,8 +130,13 @@ var PollDevice = web.Operation{
 // pollDevice answers a poll (RFC 8628, section 3.4).
 func pollDevice(c *web.Request) error {
 	form := new(TokenForm)
-	if err := c.DecodeNew(form); err != nil {
+	if err := readDeviceForm(c, form); err != nil {
 		return invalidRequest(c, err)
+	}
+	if form.grant != "" && form.grant != deviceGrant {
+		return deviceError(c, http.StatusBadRequest, &people.DeviceError{
+			Code: "unsupported_grant_type", Text: "The grant_type must be " + deviceGrant + ".",
+		})
 	}
 	key, wait, err := people.PollDevice(c.Site.Store, form.code)
 	if err != nil {
@@ -107,8 +149,12 @@ func pollDevice(c *web.Request) error {
 		}
 		return deviceError(c, status, wait)
 	}
+	kind := "ApiKey"
+	if form.grant != "" { // standard libraries know no other
+		kind = "Bearer"
+	}
 	return c.RespondValue(http.StatusOK, map[string]any{
-		"token_type": "ApiKey", "api_key": key,
+		"token_type": kind, "api_key": key, "access_token": key, "scope": "read write upload",
 		"expires_in": int(people.SlideTime.Seconds()), "interval": int(people.DeviceInterval.Seconds()),
 	})
 }

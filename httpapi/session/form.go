@@ -8,10 +8,15 @@ import (
 	"kist/kv/record"
 )
 
+// isForm reports whether the body is a page's form, or that of an OAuth client.
+func isForm(c *web.Request) bool {
+	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
+	return err == nil && media == formType
+}
+
 // RequireForm refuses a body that is not a page's form.
 func RequireForm(c *web.Request) error {
-	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
-	if err != nil || media != formType {
+	if !isForm(c) {
 		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be a form."}
 	}
 	return nil

@@ -553,7 +553,10 @@ func TestDeviceAnswers(t *testing.T) {
 	is.True(strings.HasPrefix(key, "kist_"))
 	is.Equal(
 		apitest.Parse(t, string(got.Body)),
-		map[string]any{"token_type": "ApiKey", "api_key": key, "expires_in": 2592000.0, "interval": 5.0},
+		map[string]any{
+			"token_type": "ApiKey", "api_key": key, "access_token": key, "scope": "read write upload",
+			"expires_in": 2592000.0, "interval": 5.0,
+		},
 	)
 	refused(poll(secret), 400, "invalid_grant")
 	made := a.Do(apitest.As(cookie, "GET", "/api/v1/keys", nil)).Want(200).Object("data.0")
@@ -567,6 +570,52 @@ func TestDeviceAnswers(t *testing.T) {
 	}
 	a.Clock.Advance(30 * 24 * time.Hour)
 	is.Equal(use(), 401)
+}
+
+// Libraries for OAuth send forms, and read their own names (RFC 8628, sections 3.1 and 3.4).
+func TestDeviceFlowOfLibraries(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	a.WithPassword(a.User, "correct horse")
+	cookie := a.Enter("ann", "correct horse")
+	send := func(step, form string) *apitest.Answer {
+		t.Helper()
+		return a.Do(apitest.Request{
+			Method: "POST", Path: "/api/v1/auth/device/" + step, Anyone: true, Body: strings.NewReader(form), Raw: true,
+			Header: apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded"),
+		})
+	}
+	const grant = "&grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code"
+	begun := send("authorize", "client_id=Some+tool&scope=read").Want(200)
+	poll := "client_id=Some+tool" + grant + "&device_code=" + begun.Text("device_code")
+	is.Equal(send("token", poll).Want(400).Text("error"), "authorization_pending")
+	is.Equal(send("token", strings.Replace(poll, "device_code", "password", 1)).Want(400).Text("error"), "unsupported_grant_type")
+	a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{
+		"user_code": begun.Text("user_code"), "action": "approve",
+	})).Want(200)
+	a.Clock.Advance(2 * people.DeviceInterval)
+	got := send("token", poll).Want(200)
+	is.Equal(got.Text("token_type"), "Bearer") // the only type that they know
+	is.Equal(got.Text("access_token"), got.Text("api_key"))
+	is.Equal(got.Text("scope"), "read write upload")
+	is.Equal(got.Header.Get("Cache-Control"), "no-store")
+	a.Do(apitest.Request{
+		Method: "GET", Path: "/api/v1/me", Anyone: true, Header: apitest.WithHeader("Authorization", "Bearer "+got.Text("access_token")),
+	}).Want(200)
+	is.Equal(a.Do(apitest.As(cookie, "GET", "/api/v1/keys", nil)).Want(200).Text("data.0.name"), "Some tool")
+	is.Equal(send("token", poll).Want(400).Text("error"), "invalid_grant")
+
+	for step, forms := range map[string][]string{
+		"authorize": {"", "scope=read", "client_id=", "client_id=a&client_id=b", "client_id=%zz", "client_id=%00"},
+		"token":     {"", grant[1:], "client_id=a" + grant, "device_code=", "device_code=a&device_code=b"},
+	} {
+		for _, form := range forms {
+			if got := send(step, form); got.Status != 400 || got.Text("error") != "invalid_request" {
+				t.Errorf("%s %q: %d %s", step, form, got.Status, apitest.CutText(got.Body))
+			}
+		}
+	}
 }
 
 // Clients of the device flow read errors in the form of OAuth alone (RFC 6749,
