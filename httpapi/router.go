@@ -167,6 +167,9 @@ func (s *Server) handleNothing() http.Handler {
 		}
 		c.W.Header().Set("Allow", allowed)
 		if c.R.Method == http.MethodOptions {
+			if strings.Contains(allowed, http.MethodPatch) {
+				c.W.Header().Set("Accept-Patch", web.AcceptPatch)
+			}
 			c.W.WriteHeader(http.StatusNoContent)
 			return nil
 		}

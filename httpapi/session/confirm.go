@@ -59,7 +59,7 @@ func RequireConfirmed(c *web.Request, d web.Access) error {
 func peek(c *web.Request) (field.Object, error) {
 	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
 	isForm := media == formType
-	if err != nil || c.R.ContentLength == 0 || media != web.JSONType && !isForm {
+	if err != nil || c.R.ContentLength == 0 || !web.TakesAsJSON(c.R) && !isForm {
 		return nil, nil //nolint:nilerr // the operation refuses such a body if it needs one
 	}
 	data, err := c.ReadBody(web.SmallBody)

@@ -320,3 +320,25 @@ func TestSilentSignIn(t *testing.T) {
 	b.own("POST", "/api/v1/auth/confirm", `{"password":"correct horse"}`).Want(200)
 	change(b).Want(201)
 }
+
+// The type of a patch decides nothing about who may redirect what is kept.
+func TestConfirmationOfMergePatches(t *testing.T) {
+	t.Parallel()
+	a := apitest.Start(t)
+	at := "/api/v1/integrations/webhooks/" + a.Post(
+		"/api/v1/integrations/webhooks", `{"url":"https://example.org/a"}`,
+	).Want(201).Text("data.id")
+	mine := a.SessionCookie() + "=" + a.Session()
+	a.Clock.Advance(people.RecentTime)
+	for _, media := range []string{"application/json", "application/merge-patch+json", "Application/Merge-Patch+JSON; x=y"} {
+		for body, status := range map[string]int{`{"url":"https://example.com/b"}`: 403, `{"name":"b"}`: 200} {
+			got := a.Do(apitest.Request{
+				Method: "PATCH", Path: at, Anyone: true, Body: strings.NewReader(body), Raw: true,
+				Header: apitest.WithHeader("Cookie", mine, "Content-Type", media),
+			})
+			if got.Status != status {
+				t.Errorf("%s, %s: %d %s", media, body, got.Status, apitest.CutText(got.Body))
+			}
+		}
+	}
+}

@@ -122,7 +122,11 @@ func describeTus(extensions string) func(*web.Request) error {
 			return err
 		}
 		h := c.W.Header()
-		h.Set("Allow", c.Site.Methods(c.R.URL.Path))
+		allowed := c.Site.Methods(c.R.URL.Path)
+		h.Set("Allow", allowed)
+		if strings.Contains(allowed, http.MethodPatch) {
+			h.Set("Accept-Patch", TusBody)
+		}
 		h.Set("Tus-Version", web.TusVersion)
 		h.Set("Tus-Extension", extensions)
 		h.Set("Tus-Checksum-Algorithm", tusChecksums)
@@ -789,6 +793,9 @@ func isPiece(c *web.Request) error {
 	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
 	if enc := c.R.Header.Get("Content-Encoding"); err != nil || media != TusBody ||
 		enc != "" && !strings.EqualFold(enc, "identity") {
+		if c.R.Method == http.MethodPatch {
+			c.W.Header().Set("Accept-Patch", TusBody)
+		}
 		return &record.Error{
 			Fault: record.WrongType, Code: "unsupported_media_type",
 			Text: "The body must be bytes of the upload, with the Content-Type " + TusBody + ".",

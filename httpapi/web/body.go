@@ -21,9 +21,10 @@ import (
 
 // Types of bodies.
 const (
-	JSONType = "application/json"
-	htmlType = "text/html; charset=utf-8"
-	TextType = "text/plain; charset=utf-8"
+	JSONType  = "application/json"
+	mergeType = "application/merge-patch+json" // RFC 7396, which every PATCH with JSON follows
+	htmlType  = "text/html; charset=utf-8"
+	TextType  = "text/plain; charset=utf-8"
 )
 
 const (
@@ -174,8 +175,10 @@ func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, err
 	if err := c.RefuseCompressed(); err != nil {
 		return nil, err
 	}
-	media, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
-	if err != nil || media != JSONType || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
+	if !TakesAsJSON(c.R) {
+		if c.R.Method == http.MethodPatch {
+			c.W.Header().Set("Accept-Patch", AcceptPatch)
+		}
 		return nil, &record.Error{
 			Fault: record.WrongType, Code: "unsupported_media_type",
 			Text: "The body must be JSON, with the Content-Type application/json.",
@@ -215,6 +218,18 @@ func (c *Request) RefuseUnknown(shape field.Shaped, in field.Object, except ...s
 		return nil
 	}
 	return bad
+}
+
+// AcceptPatch are the types of bodies that PATCH takes where it takes JSON (RFC 5789, section 3.1).
+const AcceptPatch = JSONType + ", " + mergeType
+
+// TakesAsJSON reports whether the Content-Type of the request says that its body is JSON that an operation takes.
+func TakesAsJSON(r *http.Request) bool {
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
+		return false
+	}
+	return media == JSONType || media == mergeType && r.Method == http.MethodPatch
 }
 
 // BodyError is the error for a body that could not be read completely.

@@ -108,13 +108,16 @@ func CrossOrigin(h http.Header, r *http.Request) (preflight bool) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Location, ETag, Preference-Applied, "+tusHeaders)
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Location, ETag, Preference-Applied, "+
+		"Content-Disposition, Content-Range, Accept-Ranges, Allow, Accept-Patch, Last-Modified, "+tusHeaders)
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	h.Set("Access-Control-Allow-Headers", "content-type, x-api-key, authorization, x-upload-password, x-share-password, "+
-		"x-captcha-token, x-captcha-pass, idempotency-key, if-match, if-none-match, prefer, x-request-id, "+tusAsked)
+		"x-captcha-token, x-captcha-pass, idempotency-key, if-match, if-none-match, prefer, x-request-id, "+
+		"x-requested-with, cache-control, pragma, range, if-range, if-modified-since, if-unmodified-since, "+
+		"content-disposition, "+tusAsked)
 	h.Set("Access-Control-Max-Age", "86400")
 	return true
 }
