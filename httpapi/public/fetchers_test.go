@@ -102,3 +102,17 @@ func TestShowIt(t *testing.T) {
 	is.True(strings.Contains(string(page.Body), "the secret"))
 	is.Equal(a.Counted("files", slug, "views"), 1)
 }
+
+// TestNotIndexed: search engines do not list stored bytes that they find a link to.
+func TestNotIndexed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	slug := a.Share("hello")
+	a.Collect("album", "", a.Upload(nil, apitest.File("a.txt", "text/plain", "hello")).Want(201).Text("id"))
+	note := a.Post("/api/v1/notes", `{"content":"hello","isPublic":true}`).Want(201).Text("data.slug")
+	for _, path := range []string{"/x/" + slug, "/x/" + slug + ".txt", "/x/" + note, "/x/album.zip"} {
+		is.Equal(a.Send("GET", path).Want(200).Header.Get("X-Robots-Tag"), "noindex")
+		is.Equal(a.Send("HEAD", path).Want(200).Header.Get("X-Robots-Tag"), "noindex")
+	}
+}

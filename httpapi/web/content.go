@@ -33,6 +33,7 @@ func SetContentHeaders(h http.Header, mimeType, charset, name string, save, open
 		policy = policyPDF
 	}
 	h.Set("Content-Security-Policy", policy)
+	h["X-Robots-Tag"] = headNoIndex // pages say it in their head
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	if open {
 		h.Set("Cross-Origin-Resource-Policy", "cross-origin")

@@ -47,6 +47,7 @@ var (
 	HeadNoSniff    = []string{"nosniff"}
 	HeadNoReferrer = []string{"no-referrer"}
 	HeadNoStore    = []string{"no-store"}
+	headNoIndex    = []string{"noindex"}
 	headJSON       = []string{JSONType}
 	headVary       = []string{"Origin, Accept-Encoding"}
 	headSameOrigin = []string{"same-origin"}
