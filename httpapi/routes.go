@@ -33,6 +33,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/api/v1/files", "listFiles", web.Reads, api.ListFiles},
 		{"GET", "/api/v1/upload", "listUploads", web.Reads, api.ListUploads},
 		{"POST", "/api/v1/upload", "uploadFiles", web.Uploads, upload.UploadFiles},
+		{"PUT", "/api/v1/upload/{name}", "uploadNamed", web.Uploads, upload.UploadNamed},
 		{"GET", "/api/v1/files/{slug}", "readFile", web.Reads, api.ReadFile},
 		{"PATCH", "/api/v1/files/{slug}", "editFile", web.Writes, api.EditFile},
 		{"DELETE", "/api/v1/files/{slug}", "removeFile", web.Writes, api.RemoveFile},

@@ -69,7 +69,7 @@ func TestHandbook(t *testing.T) {
 	is.True(count > 80)
 	a.Do(apitest.Request{Method: "GET", Path: "/help/nothing", Anyone: true}).Want(404)
 	a.Do(apitest.Request{Method: "GET", Path: "/help/index", Anyone: true}).Want(404)
-	a.Do(apitest.Request{Method: "GET", Path: "/help/", Anyone: true}).Want(404)
+	a.Do(apitest.Request{Method: "GET", Path: "/help/", Anyone: true}).Want(308)
 }
 
 func TestHandbookSearch(t *testing.T) {

@@ -58,7 +58,7 @@ func TestScopes(t *testing.T) {
 			allowed = map[string]bool{
 				"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann read": true, "bob read": true,
 			}
-		case r.Path == "/api/v1/upload", strings.HasPrefix(r.Path, "/api/v1/tus"), strings.HasPrefix(r.Path, "/api/v1/remote-upload") && (r.Method != "DELETE" || r.Path != "/api/v1/remote-upload"):
+		case r.Path == "/api/v1/upload", r.Path == "/api/v1/upload/{name}", strings.HasPrefix(r.Path, "/api/v1/tus"), strings.HasPrefix(r.Path, "/api/v1/remote-upload") && (r.Method != "DELETE" || r.Path != "/api/v1/remote-upload"):
 			allowed = map[string]bool{
 				"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann write": true, "bob write": true, "ann upload": true, "bob upload": true,
 			}

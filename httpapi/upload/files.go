@@ -28,8 +28,12 @@ var UploadFiles = web.Operation{
 	Plain: web.BareAddress, Serve: uploadFiles,
 }
 
-// uploadFiles stores files and answers with their records: a single one flat, several in a list.
-func uploadFiles(c *web.Request) error {
+// uploadFiles takes files in a form.
+func uploadFiles(c *web.Request) error { return addUpload(c, (*Intake).ReadForm) }
+
+// addUpload stores the files that take takes, with the fields that it returns, and answers with their records: a single
+// one flat, several in a list.
+func addUpload(c *web.Request, take func(*Intake, *web.Request, *Budget) (field.Object, error)) error {
 	key, err := web.IdempotencyKey(c.R)
 	if err != nil {
 		return err
@@ -47,7 +51,7 @@ func uploadFiles(c *web.Request) error {
 	}
 	in := NewIntake(c.Site)
 	defer in.Close()
-	fields, err := in.ReadForm(c, budget)
+	fields, err := take(in, c, budget)
 	if err != nil {
 		return err
 	}

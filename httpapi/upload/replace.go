@@ -89,6 +89,25 @@ func (in *Intake) takeBody(c *web.Request, of *record.Record) error {
 	if err != nil {
 		return err
 	}
+	if err := checkBody(c); err != nil {
+		return err
+	}
+	said := cmp.Or(query.Get("name"), saidName(c.R.Header.Get("Content-Disposition")))
+	f := &File{Claimed: c.R.Header.Get("Content-Type")}
+	f.Name = media.FileName(cmp.Or(said, old.(*record.File).OriginalName)) // the kind says so
+	budget, err := replaceBudget(c, of)
+	if err != nil {
+		return err
+	}
+	kind, _, _ := mime.ParseMediaType(f.Claimed)
+	if kind == web.MultipartForm.Media {
+		return in.takeOne(c, budget, f.Name)
+	}
+	return in.takeBytes(c, f, budget)
+}
+
+// checkBody refuses a request whose body is not the whole of a file.
+func checkBody(c *web.Request) error {
 	if err := c.RefuseCompressed(); err != nil {
 		return err
 	}
@@ -100,20 +119,16 @@ func (in *Intake) takeBody(c *web.Request, of *record.Record) error {
 	if c.R.Header.Get("Content-Range") != "" { // RFC 9110, section 14.5: the rest of the file would be lost
 		return &record.Error{
 			Fault: record.Malformed, Code: "malformed",
-			Text: "The body must be the whole file. A part of it, which Content-Range announces, cannot be replaced.",
+			Text: "The body must be the whole file. Content-Range announces a part of it.",
 		}
 	}
-	said := cmp.Or(query.Get("name"), saidName(c.R.Header.Get("Content-Disposition")))
-	f := &File{Claimed: c.R.Header.Get("Content-Type")}
-	f.Name = media.FileName(cmp.Or(said, old.(*record.File).OriginalName)) // the kind says so
-	budget, err := replaceBudget(c, of)
-	if err != nil {
-		return err
-	}
-	switch kind, _, _ := mime.ParseMediaType(f.Claimed); kind {
-	case web.MultipartForm.Media:
-		return in.takeOne(c, budget, f.Name)
-	case web.FormBody.Media: // curl says it about every body
+	return nil
+}
+
+// takeBytes takes the body of the request, which is nothing but the bytes of the file.
+func (in *Intake) takeBytes(c *web.Request, f *File, budget *Budget) error {
+	kind, _, _ := mime.ParseMediaType(f.Claimed)
+	if kind == web.FormBody.Media { // curl says it about every body
 		f.Claimed = ""
 	}
 	if err := budget.ErrTooLarge(max(c.R.ContentLength, 0)); err != nil {

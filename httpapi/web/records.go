@@ -93,9 +93,6 @@ func (c *Request) AppendCreated(dst []byte, v *ShownRecord, same []*Duplicate) [
 // AnswerUploaded answers an upload with the JSON made for it, or only with the addresses
 // in it.
 func (c *Request) AnswerUploaded(body []byte) error {
-	if !c.W.Plain {
-		return c.RespondJSON(http.StatusCreated, body)
-	}
 	var one struct {
 		URL   string `json:"url"`
 		Files []struct {
@@ -107,7 +104,11 @@ func (c *Request) AnswerUploaded(body []byte) error {
 	}
 	var all []string
 	if one.URL != "" {
+		c.W.Header().Set("Location", one.URL)
 		all = append(all, one.URL)
+	}
+	if !c.W.Plain {
+		return c.RespondJSON(http.StatusCreated, body)
 	}
 	for _, f := range one.Files {
 		all = append(all, f.URL)
