@@ -263,3 +263,24 @@ func TestExportBookmarks(t *testing.T) {
 	wrong := p.run("", "export", "x.csv", "--user", "ann", "--format", "csv")
 	is.Equal([]any{wrong.code, wrong.err}, []any{2, "--format must be one of: zip, html, json.\n"})
 }
+
+// A folder of notes becomes notes, and other folders become files, unless the flag says otherwise.
+func TestImportNotes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	is.NoErr(os.MkdirAll(p.path("vault", "travel"), 0o700))
+	p.write("vault/travel/Trip.md", "---\ntags: [x]\n---\n# Day one\n")
+	is.Equal(
+		p.must("import", "vault", "--user", "ann", "--dry-run", "--format", "folder"),
+		"This would import (folder): 1 file. Of 1 entry, 0 were there already and 0 are skipped.",
+	)
+	for _, report := range []string{
+		"Imported (markdown): 1 note. Of 1 entry, 0 were there already and 0 are skipped.",
+		"Imported (markdown): nothing. Of 1 entry, 1 was there already and 0 are skipped.",
+	} {
+		is.Equal(p.must("import", "vault", "--user", "ann"), report)
+	}
+	is.Equal(p.run("", "import", "vault", "--user", "ann", "--format", "csv").code, 2)
+}

@@ -32,7 +32,7 @@ import (
 type importCommand struct {
 	Source string `arg:"" placeholder:"SRC" help:"An export of another program or of kist, a folder of files, or - for standard input."`
 	User   string `required:"" placeholder:"NAME" help:"The user who gets the imported items."`
-	Format string `placeholder:"FORMAT" help:"netscape (bookmarks in HTML, of browsers and others), firefox, chrome, linkding, karakeep, linkwarden, wallabag, omnivore, pocket, raindrop, instapaper, csv (any with a column url), shlink, yourls, kutt, bitly, shortlinks (any CSV with a slug and a target), grouvee, playnite, mealie, tandoor, paprika, folder (files, also in a tar or zip) or kist. Without this flag it is detected from the content."`
+	Format string `placeholder:"FORMAT" help:"netscape (bookmarks in HTML, of browsers and others), firefox, chrome, linkding, karakeep, linkwarden, wallabag, omnivore, pocket, raindrop, instapaper, csv (any with a column url), shlink, yourls, kutt, bitly, shortlinks (any CSV with a slug and a target), grouvee, playnite, mealie, tandoor, paprika, markdown (a folder of notes, also in a zip), keep (Google Takeout), folder (files, also in a tar or zip) or kist. Without this flag it is detected from the content."`
 	DryRun bool   `help:"Say what would be imported, and change nothing."`
 	Update bool   `help:"Fill in empty fields of items that exist already, and add tags. Nothing is overwritten."`
 }
@@ -109,13 +109,33 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client,
 		to.Progress.Total = info.Size()
 		return to.Send(ctx, http.MethodPost, "/import?"+ask.Encode(), f, done)
 	}
-	if cmd.Format != "" && cmd.Format != string(format.Folder) {
+	kind := format.Format(cmd.Format)
+	switch kind {
+	case "":
+		kind, err = detectFolder(cmd.Source)
+		if err != nil {
+			return fmt.Errorf("cannot read the folder: %w", err)
+		}
+	case format.Folder, format.Markdown, format.Keep:
+	default:
 		return exit.Misused("%s is a folder, whose files would be imported; --format %s is for a file",
 			cmd.Source, cmd.Format)
 	}
-	ask.Set("format", string(format.Folder))
+	ask.Set("format", string(kind))
 	ask.Set("stream", "true")
 	return cmd.sendFolder(ctx, c, to, "/import?"+ask.Encode(), done)
+}
+
+// detectFolder detects what a folder is by the names of its files.
+func detectFolder(dir string) (format.Format, error) {
+	var census format.Census
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			census.Add(name)
+		}
+		return nil // pack reports what cannot be read
+	})
+	return census.Format(), err
 }
 
 // sendFolder sends the source as a tar to a path of the handler.

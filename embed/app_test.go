@@ -75,7 +75,7 @@ func TestAppNamesEveryChoice(t *testing.T) {
 		{"admin.js", "name: 'role'", "Role"},
 		{"admin.js", "name: 'captchaProvider'", "MaybeCaptchaProvider"},
 		{"keys.js", "const scopes = ", "Scope"},
-		{"moving.js", "const formats = ", "MaybeImportFormat"},
+		{"moving.js", "const formats = ", "ImportFormat"},
 		{"moving.js", "const states = ", "ImportState"},
 		{"remote.js", "const badges = ", "RemoteUploadState"},
 		{"webhooks.js", "const states = ", "DeliveryState"},

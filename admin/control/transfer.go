@@ -33,7 +33,8 @@ func (v handler) importRecords(r *http.Request) (out Imported, err error) {
 		return out, err
 	}
 	err = v.Contents(func(content *blobs.Store) error {
-		name, rows := format.Folder, format.Tar(r.Body)
+		name := format.Format(cmp.Or(ask.Get("format"), string(format.Folder)))
+		rows := format.Stream(name, r.Body)
 		if ask.Get("stream") == "" {
 			s, done, err := lay(content, v.Store, r.Body)
 			if err != nil {

@@ -28,6 +28,8 @@ const formats = {
   mealie: 'Mealie (JSON, zip)',
   tandoor: 'Tandoor (JSON, zip)',
   paprika: 'Paprika (paprikarecipes)',
+  markdown: t('import.markdown'),
+  keep: 'Google Keep (zip)',
   folder: t('import.folder'),
   kist: t('import.kist'),
 };

@@ -49,6 +49,8 @@ const (
 	Mealie     Format = "mealie"     // JSON of Mealie or other programs with schema.org's names, or a zip of it
 	Tandoor    Format = "tandoor"    // the zip of Tandoor, of zips with JSON
 	Paprika    Format = "paprika"    // the zip of Paprika, of JSON in gzip
+	Markdown   Format = "markdown"   // notes in Markdown with front matter, in a folder, a tar or a zip
+	Keep       Format = "keep"       // Google Keep's part of a Takeout
 	Folder     Format = "folder"     // files, in a tar or a zip
 	Kist       Format = "kist"       // an export of kist
 )
@@ -57,7 +59,7 @@ const (
 var Formats = []Format{
 	Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden, Wallabag, Omnivore, Pocket, Raindrop, Instapaper,
 	CSV, Shlink, YOURLS, Kutt, Bitly, ShortLinks, Grouvee, Playnite, Mealie, Tandoor, Paprika,
-	Folder, Kist,
+	Markdown, Keep, Folder, Kist,
 }
 
 // Bounds of a source.
@@ -178,10 +180,11 @@ var readers = map[Format]func(Source) Rows{
 	Pocket: linksIn, Raindrop: linksIn, Instapaper: linksIn, CSV: linksIn,
 	Shlink: shortLinks, YOURLS: shortLinks, Kutt: shortLinks, Bitly: shortLinks, ShortLinks: shortLinks,
 	Grouvee: grouvee, Playnite: playnite,
-	Mealie:  recipes("Mealie", alone(mealieRow), mealieParts),
-	Tandoor: recipes("Tandoor", alone(tandoorRow), tandoorParts),
-	Paprika: recipes("Paprika", paprikaRow, paprikaParts),
-	Folder:  folder, Kist: kist,
+	Mealie:   recipes("Mealie", alone(mealieRow), mealieParts),
+	Tandoor:  recipes("Tandoor", alone(tandoorRow), tandoorParts),
+	Paprika:  recipes("Paprika", paprikaRow, paprikaParts),
+	Markdown: ofFiles(markdownIn), Keep: ofFiles(keepIn),
+	Folder: folder, Kist: kist,
 }
 
 // Read reads a source of the given format.
@@ -213,12 +216,12 @@ func Read(f Format, s Source) Rows {
 }
 
 // text reports whether a source of the format is a text, or a zip of texts.
-func (f Format) text() bool { return f != Folder && f != Kist }
+func (f Format) text() bool { return f != Folder && f != Markdown && f != Keep && f != Kist }
 
 // Passes is how many times a source of the format is read from end to end.
 func (f Format) Passes() int64 {
 	switch f {
-	case Folder, Kist:
+	case Folder, Markdown, Keep, Kist:
 		return 1
 	case Karakeep, Firefox, Chrome, Linkwarden:
 		return 3
@@ -379,10 +382,16 @@ func seconds(t string) time.Time {
 	return time.Unix(n, 0).UTC()
 }
 
+// dateForms are the usual forms of an instant. One without a zone is in UTC.
+var dateForms = []string{
+	time.RFC3339, "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+	"2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02",
+}
+
 // date parses an instant in one of the usual forms; zero if it is not one.
 func date(t string) time.Time {
 	t = strings.TrimSpace(t)
-	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05", "2006-01-02"} {
+	for _, form := range dateForms {
 		if at, err := time.Parse(form, t); err == nil && at.Year() > 1970 && at.Year() < 10_000 {
 			return at.UTC().Truncate(time.Millisecond)
 		}

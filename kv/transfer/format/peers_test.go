@@ -277,6 +277,11 @@ func TestUnread(t *testing.T) {
 			`member "kistUnknown"`, `member "recipeIngredient.kistUnknown"`, `member "recipeInstructions.kistUnknown"`,
 			`member "notes.kistUnknown"`, `member "tags.kistUnknown"`,
 		}},
+		{Markdown, zipped("a.md", "x", ".git/x", "y"), []string{`folder ".git/"`}},
+		{
+			Keep, zipped("a.json", mark(`{"title":"x","listContent":[{"text":"y"}]}`), "b.html", ""),
+			[]string{`member "kistUnknown"`, `member "listContent.kistUnknown"`, `file "*.html"`},
+		},
 		{
 			Kist, zipped(ManifestName, `{"format":"kist","version":1}`, TagsName, `{"name":"t","kistUnknown":1}`, FoldersName, `{"name":"f","kistUnknown":1}`,
 				"notes.jsonl", `{"slug":"n","content":"c","kistUnknown":[1]}`+"\n"+`{"slug":"m","content":"c","kistUnknown":[1]}`, "more.jsonl", "{}"),

@@ -38,7 +38,7 @@ const mealieJSON = `{"id":"8c","name":"Bread","slug":"bread","image":"abc","desc
  "recipeInstructions":[{"id":"1","title":"Dough","text":"Mix.\nWait."},{"id":"2","title":"","text":"Bake."}],"notes":[{"title":"Tip","text":"Rye works too"}],"orgURL":"https://example.org/bread","createdAt":"2020-01-02T03:04:05","dateUpdated":"2020-01-03T03:04:05.000Z","rating":5}`
 
 const mealieTold = `recipe {"description":"Sour\n\nServings: 1 loaf\n\nPreparation: 15 minutes\n\nTotal time: 1 day\n\nTip\n\nRye works too\n\nSource: https://example.org/bread",` +
-	`"ingredients":"### Dough\n\n- 500 g flour, sifted\n- 3 spoons of salt\n- 2 eggs","instructions":"### Dough\n\n1. Mix.\n   Wait.\n2. Bake.","tags":["sourdough","Baking"],"title":"Bread"}`
+	`"ingredients":"### Dough\n\n- 500 g flour, sifted\n- 3 spoons of salt\n- 2 eggs","instructions":"### Dough\n\n1. Mix.\n   Wait.\n2. Bake.","tags":["sourdough","Baking"],"title":"Bread"} 2020-01-02T03:04:05Z`
 
 const mealieOld = `{"name":"Tea","recipe_ingredient":["water","leaves"],"recipe_instructions":[{"text":"Pour."}],"tags":["hot"],"org_url":null,"date_added":"2020-01-02"}`
 
@@ -82,7 +82,7 @@ func TestRecipes(t *testing.T) {
 		{"Tandoor in JSON", Tandoor, tandoorJSON, []string{"entry 1: " + tandoorTold}, `member "internal": ` + once},
 		{"Mealie", Mealie, mealieSample, []string{
 			"recipes/bread/bread.json: " + mealieTold,
-			`recipes/bread/bread.json, picture: file {"originalName":"Bread.webp"} in Mealie "hello"`,
+			`recipes/bread/bread.json, picture: file {"originalName":"Bread.webp"} 2020-01-02T03:04:05Z in Mealie "hello"`,
 			`recipes/tea/tea.json: recipe {"ingredients":"- water\n- leaves","instructions":"1. Pour.","tags":["hot"],"title":"Tea"} 2020-01-02T00:00:00Z`,
 			`bad.json: "" refused: The entry must be a JSON object.`,
 			`file "recipes/bread/images/min-original.webp": ` + once,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -110,7 +111,11 @@ func detectZip(s Source) (Format, error) {
 		}
 	}
 	looked := 0
+	var census Census
 	for _, f := range z.File {
+		if !f.FileInfo().IsDir() {
+			census.Add(f.Name)
+		}
 		switch {
 		case pocketPart(f):
 			return Pocket, nil
@@ -135,9 +140,12 @@ func detectZip(s Source) (Format, error) {
 			if beginsWith(f, `"recipe_ingredient"`, `"recipeIngredient"`, `"recipe_instructions"`) {
 				return Mealie, nil
 			}
+			if beginsWith(f, `"userEditedTimestampUsec"`) {
+				return Keep, nil
+			}
 		}
 	}
-	return Folder, nil
+	return census.Format(), nil
 }
 
 // maxLooked is into how many files of a zip its detection looks.
@@ -230,20 +238,40 @@ func folder(s Source) Rows {
 	if !isZip(s) {
 		return Tar(s.stream())
 	}
-	return inZip(s, func(z *zip.Reader) Rows {
-		return func(yield func(Row, error) bool) {
-			for _, f := range z.File {
-				if !f.FileInfo().IsDir() && !yield(fileRow(f.Name, f.Mode(), f.Modified, f.Open), nil) {
-					return
-				}
-			}
-		}
-	})
+	return inZip(s, func(z *zip.Reader) Rows { return filesIn(zipFiles(z)) })
 }
 
 // Tar reads files from a tar stream.
-func Tar(r io.Reader) Rows {
+func Tar(r io.Reader) Rows { return filesIn(tarFiles(r)) }
+
+func filesIn(files iter.Seq2[file, error]) Rows {
 	return func(yield func(Row, error) bool) {
+		for f, err := range files {
+			if err != nil {
+				yield(Row{}, err)
+				return
+			}
+			if !yield(f.row(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// zipFiles are the files in a zip.
+func zipFiles(z *zip.Reader) iter.Seq2[file, error] {
+	return func(yield func(file, error) bool) {
+		for _, f := range z.File {
+			if !f.FileInfo().IsDir() && !yield(file{f.Name, f.Mode(), f.Modified, f.Open}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// tarFiles are the files in a tar. Each is open until the next one.
+func tarFiles(r io.Reader) iter.Seq2[file, error] {
+	return func(yield func(file, error) bool) {
 		t := tar.NewReader(r)
 		for {
 			h, err := t.Next()
@@ -254,7 +282,7 @@ func Tar(r io.Reader) Rows {
 				if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, io.ErrUnexpectedEOF) {
 					err = unreadable("It is not a complete tar.")
 				}
-				yield(Row{}, err)
+				yield(file{}, err)
 				return
 			}
 			mode := h.FileInfo().Mode()
@@ -264,7 +292,8 @@ func Tar(r io.Reader) Rows {
 			if h.Typeflag == tar.TypeLink {
 				mode |= fs.ModeIrregular
 			}
-			if !yield(fileRow(h.Name, mode, h.ModTime, func() (io.ReadCloser, error) { return io.NopCloser(t), nil }), nil) {
+			open := func() (io.ReadCloser, error) { return io.NopCloser(t), nil }
+			if !yield(file{h.Name, mode, h.ModTime, open}, nil) {
 				return
 			}
 		}
