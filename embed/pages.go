@@ -258,6 +258,7 @@ func (l Lang) templates() map[string]*template.Template {
 			return template.HTML(`<time datetime="` + instant(t) + `">` + template.HTMLEscapeString(text) + "</time>")
 		},
 		"date": l.Date, "time": l.Time, "instant": instant, "size": l.Size, "number": l.Number,
+		"fileTypes": l.fileTypes,
 	}).ParseFS(pageFiles, "pages/layout.html"))
 	set := make(map[string]*template.Template)
 	for _, name := range must(fs.Glob(pageFiles, "pages/*.html")) {

@@ -183,7 +183,7 @@ func TestUploadPage(t *testing.T) {
 	is.True(strings.Contains(html, `method="post" enctype="multipart/form-data" action="/kist/up/abc"`))
 	is.True(strings.Contains(html, `accept="image/*,.pdf"`))
 	is.True(strings.Contains(html, `fill="#0F6B5C"`))
-	is.True(strings.Contains(html, "<li>At most 1 MB per file.</li>\n<li>Only image/*, .pdf.</li>\n"))
+	is.True(strings.Contains(html, "<li>At most 1 MB per file.</li>\n<li>Allowed: Pictures, .pdf</li>\n"))
 	is.True(strings.Contains(html, ">You can send 2 more files.</li>"))
 	is.True(!strings.Contains(html, "checks that you are not a bot"))
 	is.True(strings.Contains(html, "<noscript><p class=\"soft\">At most 300 files at a time."))

@@ -2,6 +2,7 @@ package embed
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,8 +68,23 @@ func (UploadPage) file() string { return "up.html" }
 // Accept is the accept attribute of the file field.
 func (p UploadPage) Accept() string { return strings.Join(p.Types, ",") }
 
-// TypeList are the accepted types for people.
-func (p UploadPage) TypeList() string { return strings.Join(p.Types, ", ") }
+// fileTypes are accepted types for people: media types, those of a class, and extensions.
+func (l Lang) fileTypes(types []string) string {
+	named := make([]string, len(types))
+	for i, t := range types {
+		class, isClass := strings.CutSuffix(t, "/*")
+		switch {
+		case isClass && slices.Contains([]string{"image", "video", "audio", "text"}, class):
+			named[i] = l.T("kind." + class)
+		case slices.Contains([]string{"application/pdf", "image/png", "image/jpeg", "image/gif", "image/webp"}, t):
+			_, name, _ := strings.Cut(t, "/")
+			named[i] = strings.ToUpper(name)
+		default:
+			named[i] = t
+		}
+	}
+	return strings.Join(named, ", ")
+}
 
 // Full reports whether the link accepts no more files.
 func (p UploadPage) Full() bool { return p.Left == 0 }

@@ -45,10 +45,11 @@ func Readable(dir string) error {
 // map has to wait for all readers, including a background snapshot, and they wait for
 // it. Address space costs nothing.
 func mapSize() int {
+	size := int64(256 << 20)
 	if bits.UintSize == 64 && runtime.GOOS != "windows" { // Windows would make the file as long
-		return 8 << 30
+		size = 8 << 30
 	}
-	return 256 << 20
+	return int(size) // on 32 bits the constant would not fit
 }
 
 // OpenCopy opens a bbolt file as a working copy, without syncing: the journal makes
