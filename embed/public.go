@@ -36,8 +36,11 @@ type ItemPage struct {
 	// Open is set for items that anyone may see at any time. Their name and picture may appear elsewhere.
 	Open    bool
 	Picture string // absolute address of a picture of the item
-	Video   string // address of the film itself
-	About   string // what the item is, for link previews of an item without a description
+	Video   string // address of the film itself, whose frames have the shape of Picture
+
+	PictureWidth, PictureHeight int // in pixels; 0 if they are not known
+
+	About string // what the item is, for link previews of an item without a description
 
 	Raw      string // address of the unchanged content
 	Download string // address that downloads it

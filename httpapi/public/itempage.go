@@ -36,16 +36,20 @@ type Viewing struct {
 	// Raw shows the content and Download downloads it. Thumb is the absolute address of a
 	// small picture for other programs, only if the item is open to everyone. "" means none.
 	Raw, Download, Thumb string
-	Screen               string // a version of a large picture for a screen, or the poster of a film; "" means none
-	Icon                 string // address of the icon of a bookmark's site; "" means none
-	Cover                string // address of the stored picture of a bookmark's page or of a game; "" means none
-	Address              string // of the page: absolute, without this visitor's grants
-	Open                 bool   // open to everyone: see record.Share.OpenToAll
-	Large                bool   // a picture that may need too much memory in a browser: see tooLarge
-	Own                  bool   // the owner looks
-	Left                 int64  // views left, for the owner
-	Text                 []byte // the start of a text file as UTF-8, of at most maxPreview bytes; nil for others
-	TextGoesOn           bool   // after Text
+
+	// ThumbWidth and ThumbHeight are the size of Thumb in pixels; 0 if it is not known.
+	ThumbWidth, ThumbHeight int
+
+	Screen     string // a version of a large picture for a screen, or the poster of a film; "" means none
+	Icon       string // address of the icon of a bookmark's site; "" means none
+	Cover      string // address of the stored picture of a bookmark's page or of a game; "" means none
+	Address    string // of the page: absolute, without this visitor's grants
+	Open       bool   // open to everyone: see record.Share.OpenToAll
+	Large      bool   // a picture that may need too much memory in a browser: see tooLarge
+	Own        bool   // the owner looks
+	Left       int64  // views left, for the owner
+	Text       []byte // the start of a text file as UTF-8, of at most maxPreview bytes; nil for others
+	TextGoesOn bool   // after Text
 }
 
 // maxPreview is how many bytes of a text file are read for its page, and maxCode how many of them the page shows as
@@ -80,7 +84,7 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 		p.QR = code
 	}
 	p.Kind = web.Title(web.ViewOf(v.Shown.Kind, v.Lang).One)
-	p.Cover, p.Picture = v.Cover, v.Thumb
+	p.Cover, p.Picture, p.PictureWidth, p.PictureHeight = v.Cover, v.Thumb, v.ThumbWidth, v.ThumbHeight
 	var err error
 	switch b := v.Body.(type) {
 	case *record.File:

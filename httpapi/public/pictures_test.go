@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"image"
+	"image/color"
+	"image/jpeg"
 	"image/png"
 	"net/http"
 	"net/http/httptest"
@@ -130,4 +132,39 @@ func TestPictureOfPage(t *testing.T) {
 	stop()
 	<-done
 	is.Equal(len(asked), 0)
+}
+
+// TestCardSizes: link previews get a picture that is large enough for them, and its size in advance, which is also the
+// shape of a film.
+func TestCardSizes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	share := func(name, media, content string) string {
+		return a.Upload(map[string]string{"isPublic": "true"}, apitest.File(name, media, content)).Want(201).Text("slug")
+	}
+	says := func(slug string, meta ...string) {
+		t.Helper()
+		page := string(a.Visit("/v/" + slug).Want(200).Body)
+		for i := 0; i < len(meta); i += 2 {
+			is.True(strings.Contains(page, `<meta property="og:`+meta[i]+`" content="`+meta[i+1]+`">`))
+		}
+	}
+	wide := apitest.JpegOf(1600, 800, color.White)
+	photo := share("a.jpg", "image/jpeg", wide)
+	says(photo, "type", "website", "image:width", "1200", "image:height", "600")
+	card := a.Visit("/t/" + photo + "?size=card").Want(200)
+	c, err := jpeg.DecodeConfig(bytes.NewReader(card.Body))
+	is.NoErr(err)
+	is.Equal([2]int{c.Width, c.Height}, [2]int{1200, 600})
+	says(share("b.jpg", "image/jpeg", apitest.JpegOf(60, 80, color.White)), "image:width", "60", "image:height", "80")
+
+	film := share("c.webm", "video/webm", "\x1a\x45\xdf\xa3 a film")
+	says(film, "type", "video.other", "video:type", "video/webm")
+	is.True(!strings.Contains(string(a.Visit("/v/"+film).Want(200).Body), "og:video:width"))
+	a.Do(apitest.Request{
+		Method: "PUT", Path: "/api/v1/files/" + film + "/poster", Body: strings.NewReader(wide),
+		Header: apitest.WithHeader("Content-Type", "image/jpeg"),
+	})
+	says(film, "video:width", "480", "video:height", "240", "image:width", "480", "image:height", "240")
 }

@@ -145,7 +145,8 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 		}
 		v.Large = tooLarge(c, item, b.MimeType)
 		if v.Open && hasThumb(c, item, b.MimeType) {
-			v.Thumb = c.Site.Base + "/t/" + at
+			v.Thumb = c.Site.Base + "/t/" + at + "?" + sizeParam + "=card"
+			v.ThumbWidth, v.ThumbHeight = cardSize(c, item, b.MimeType)
 		}
 		if record.ClassOf(b.MimeType) == record.Video && hasThumb(c, item, b.MimeType) {
 			v.Screen = c.Site.Prefix() + "/t/" + at
@@ -473,7 +474,7 @@ func respondThumb(c *web.Request, r, item *record.Record, owned bool) error {
 	return small(c, r, t, caching(r))
 }
 
-// sizeParam asks for a thumbnail of another size: small, row or screen; or for the picture of a bookmark's page.
+// sizeParam asks for a thumbnail of another size: small, row, screen or card; or for the picture of a bookmark's page.
 const sizeParam = "size"
 
 // thumbSize is the size of a thumbnail that a request asks for.
@@ -489,6 +490,8 @@ func thumbSize(c *web.Request) (thumb.Size, error) {
 		return thumb.Row, nil
 	case "screen":
 		return thumb.Screen, nil
+	case "card":
+		return thumb.Card, nil
 	}
 	return thumb.Tile, nil
 }
@@ -626,8 +629,22 @@ func hasThumb(c *web.Request, r *record.Record, media string) bool {
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), thumbWait)
 	defer cancel()
-	_, err := picture(c, ctx, r, thumb.Tile)
+	_, err := picture(c, ctx, r, thumb.Card)
 	return !errors.Is(err, thumb.ErrNone)
+}
+
+// cardSize is the size in pixels of the picture that link previews show of a file that hasThumb; zero if it is still
+// being made.
+func cardSize(c *web.Request, r *record.Record, media string) (width, height int) {
+	find := func() (*thumb.Thumb, error) { return c.Site.Thumbs.Poster(r.Owner, r.ID, thumb.Card) }
+	if Shrinks(media) {
+		find = func() (*thumb.Thumb, error) { return c.Site.Thumbs.Made(r.Bytes.Ref, thumb.Card) }
+	}
+	t, err := find()
+	if err != nil {
+		return 0, 0
+	}
+	return t.Width, t.Height
 }
 
 // tooLarge reports whether a picture is too large for a thumbnail, and therefore too large to

@@ -628,7 +628,7 @@ func TestPictureForOthers(t *testing.T) {
 		is.Equal(
 			strings.Contains(page, `name="twitter:card" content="summary_large_image"`), strings.Contains(page, "og:image"),
 		)
-		return strings.Contains(page, `<meta property="og:image" content="https://kist.example.org/t/`+slug+`">`)
+		return strings.Contains(page, `<meta property="og:image" content="https://kist.example.org/t/`+slug+`?size=card">`)
 	}
 	is.True(told("open"))
 	is.True(told("open", "User-Agent", "Slackbot 1.0"))

@@ -11,7 +11,7 @@ import (
 )
 
 // qualities are those of JPEG. Pages have dozens of small pictures.
-var qualities = [sizes]int{Tile: 82, Small: 70, Row: 55, Screen: 82}
+var qualities = [sizes]int{Tile: 82, Small: 70, Row: 55, Screen: 82, Card: 75}
 
 // fit scales a size of w by h pixels down so that neither edge is longer than edge.
 func fit(w, h, edge int) (int, int) {

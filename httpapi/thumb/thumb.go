@@ -38,15 +38,16 @@ type Size int
 
 // The sizes, named by what shows them.
 const (
-	Tile   Size = iota // a link preview, or a large tile of a grid
+	Tile   Size = iota // a large tile of a grid
 	Small              // a small tile of a grid
 	Row                // a row of a list
 	Screen             // a page, in place of a picture of many megabytes
+	Card               // a link preview
 	sizes
 )
 
 // edges are the longest edges in pixels.
-var edges = [sizes]int{Tile: 480, Small: 256, Row: 128, Screen: 1600}
+var edges = [sizes]int{Tile: 480, Small: 256, Row: 128, Screen: 1600, Card: 1200}
 
 // isMadeOfTile reports whether a thumbnail of the size is made of the tile.
 func (s Size) isMadeOfTile() bool { return s == Small || s == Row }
@@ -99,7 +100,7 @@ type wanted struct {
 func New(dir string) (*Maker, error) {
 	m := &Maker{turns: make(flight.Turns, 1)}
 	m.flights.Turns, m.flights.Most = m.turns, 1+queueLength
-	for size, name := range [sizes]string{Small: "small", Row: "row", Screen: "screen"} {
+	for size, name := range [sizes]string{Small: "small", Row: "row", Screen: "screen", Card: "card"} {
 		m.caches[size].dir = filepath.Join(dir, name)
 		if err := m.caches[size].open(); err != nil {
 			return nil, fmt.Errorf("thumb: opening the cache: %w", err)
@@ -130,6 +131,15 @@ func (m *Maker) Get(ctx context.Context, ref blobs.Ref, size Size, open func() (
 		return e.thumb, e.err
 	}
 	return m.flights.Do(ctx, want, func(alive context.Context) (*Thumb, error) { return m.make(alive, want, open) })
+}
+
+// Made returns a thumbnail that Get has made before. It fails if there is none, and makes none.
+func (m *Maker) Made(ref blobs.Ref, size Size) (*Thumb, error) {
+	e, got := m.caches[size].get(ref)
+	if !got {
+		return nil, ErrNone
+	}
+	return e.thumb, e.err
 }
 
 // TooLarge reports whether a picture has more pixels or bytes than thumbnails are made of, according to its header.

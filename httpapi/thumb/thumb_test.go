@@ -844,19 +844,19 @@ func TestSizes(t *testing.T) {
 	opened := 0
 	open := func() (*os.File, error) { opened++; return d.opener(data)() }
 	for range 2 {
-		for size, want := range map[Size][2]int{Row: {128, 64}, Small: {256, 128}, Tile: {480, 240}, Screen: {1600, 800}} {
+		for size, want := range map[Size][2]int{Row: {128, 64}, Small: {256, 128}, Tile: {480, 240}, Card: {1200, 600}, Screen: {1600, 800}} {
 			got, err := d.Get(t.Context(), refOf(data), size, open)
 			is.NoErr(err)
 			is.Equal([2]int{got.Width, got.Height}, want)
 		}
 	}
-	is.Equal(opened, 2) // for Tile and Screen
+	is.Equal(opened, 3) // for Tile, Card and Screen
 	removed, err := d.Sweep(func(blobs.Ref) (bool, error) { return false, nil })
 	is.NoErr(err)
 	is.Equal(removed, 4)
 
 	// What has no thumbnail has none of any size.
-	for _, size := range []Size{Small, Row, Screen} {
+	for _, size := range []Size{Small, Row, Screen, Card} {
 		_, err := d.Get(t.Context(), refOf([]byte("text")), size, d.opener([]byte("text")))
 		is.True(errors.Is(err, ErrNone))
 	}
