@@ -274,8 +274,9 @@ func (a *App) Do(q Request) *Answer {
 	if id := res.Header.Get("X-Request-Id"); id == "" {
 		a.Errorf("%s %s: no X-Request-Id", q.Method, q.Path)
 	}
-	if res.StatusCode == http.StatusTooManyRequests && res.Header.Get("Retry-After") == "" {
-		a.Errorf("%s %s: 429 without Retry-After", q.Method, q.Path)
+	if s := res.StatusCode; (s == http.StatusTooManyRequests || s == http.StatusServiceUnavailable) &&
+		res.Header.Get("Retry-After") == "" {
+		a.Errorf("%s %s: %d without Retry-After", q.Method, q.Path, s)
 	}
 	if bytes.Contains(got, []byte("$argon2")) {
 		a.Errorf("%s %s: a password hash leaks", q.Method, q.Path)

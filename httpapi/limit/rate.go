@@ -48,6 +48,18 @@ func (r *Rate[K]) Take(key K, n int, now time.Time) (wait time.Duration) {
 	return wait
 }
 
+// Left is how many more events the key may have before its count ends, and when that is.
+func (r *Rate[K]) Left(key K, now time.Time) (n int, end time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.counts[key]
+	end = c.since.Add(r.Window).Sub(now)
+	if end <= 0 {
+		return r.Most, r.Window
+	}
+	return max(0, r.Most-c.n), end
+}
+
 // Return takes back n events that were counted and did not happen. A count that has ended
 // meanwhile has none to give.
 func (r *Rate[K]) Return(key K, n int) {

@@ -10,6 +10,30 @@ import (
 	"github.com/matryer/is"
 )
 
+func TestRateLeft(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := Rate[int]{Most: 5, Window: time.Minute}
+	r.Take(1, 3, now)
+	r.Take(2, 7, now) // more than it may have, at once
+	for _, row := range []struct {
+		key   int
+		after time.Duration
+		n     int
+		end   time.Duration
+	}{
+		{1, 0, 2, time.Minute},
+		{1, 59 * time.Second, 2, time.Second},
+		{1, time.Minute, 5, time.Minute},
+		{2, 20 * time.Second, 0, 40 * time.Second},
+		{3, 0, 5, time.Minute},
+	} {
+		if n, end := r.Left(row.key, now.Add(row.after)); n != row.n || end != row.end {
+			t.Errorf("%d after %v: %d for %v, want %d for %v", row.key, row.after, n, end, row.n, row.end)
+		}
+	}
+}
+
 // TestRate: each network has so many events in a window, however many ask at once.
 func TestRate(t *testing.T) {
 	t.Parallel()

@@ -305,12 +305,12 @@ func wantsPart(c *web.Request) bool {
 
 var (
 	errDamaged = &record.Error{
-		Fault: record.Busy, Code: web.CodeDamaged,
+		Fault: record.Busy, Code: web.CodeDamaged, Retry: time.Hour,
 		Text: "The stored bytes of this file are damaged, so the server does not send them. To repair the file, upload it " +
 			"again, or run kist restore --missing with a backup.",
 	}
 	errElsewhere = &record.Error{
-		Fault: record.Busy, Code: "store_missing",
+		Fault: record.Busy, Code: "store_missing", Retry: time.Hour,
 		Text: "The bytes of this file are in the object store, and the server was started without it. Its operator starts " +
 			"it with --store.",
 	}

@@ -1,6 +1,9 @@
 package web
 
 import (
+	"fmt"
+	"math"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -25,9 +28,11 @@ func (c *Request) CountChanges(n int) error {
 	case c.Caller != nil:
 		c.counted.account = c.Owner()
 		wait = c.Site.Limits.Changes.Take(c.counted.account, n, now)
+		tellLimit(c.W.Header(), &c.Site.Limits.Changes, c.counted.account, now)
 	case c.Addr.IsValid():
 		c.counted.network = limit.Network(c.Addr)
 		wait = c.Site.Limits.Sent.Take(c.counted.network, n, now)
+		tellLimit(c.W.Header(), &c.Site.Limits.Sent, c.counted.network, now)
 	default:
 		return nil
 	}
@@ -40,6 +45,20 @@ func (c *Request) CountChanges(n int) error {
 	c.counted.n += n
 	return nil
 }
+
+// tellLimit tells a client that is near the limit of changes how many are left, and for how many seconds
+// (draft-ietf-httpapi-ratelimit-headers). Others are not told, because nobody comes near it by hand.
+func tellLimit[K comparable](h http.Header, of *limit.Rate[K], key K, now time.Time) {
+	left, end := of.Left(key, now)
+	if left > of.Most/nearLimit {
+		return
+	}
+	h.Set("RateLimit-Policy", fmt.Sprintf(`"changes";q=%d;w=%d`, of.Most, int(of.Window.Seconds())))
+	h.Set("RateLimit", fmt.Sprintf(`"changes";r=%d;t=%d`, left, int(math.Ceil(end.Seconds()))))
+}
+
+// nearLimit is the part of a limit from which a client is told what is left.
+const nearLimit = 10
 
 // UncountChanges takes back what the request counted, because it was refused. So nobody is kept out by requests that
 // change nothing.

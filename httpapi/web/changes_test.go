@@ -49,6 +49,31 @@ func TestChangesAreCounted(t *testing.T) {
 	a.Post("/api/v1/notes", `{"content":"c"}`).Want(http.StatusCreated)
 }
 
+// TestLimitIsTold: a client that comes near the limit learns what is left of it.
+func TestLimitIsTold(t *testing.T) {
+	t.Parallel()
+	a := apitest.Start(t)
+	a.Server.Limits.Changes.Most = 20
+	tag := "/api/v1/tags/" + a.Post("/api/v1/tags", `{"name":"first"}`).Want(http.StatusCreated).Text("data.id")
+	for n := 2; n <= 22; n++ {
+		got := a.Patch(tag, fmt.Sprintf(`{"name":"name %d"}`, n))
+		policy, left := "", ""
+		if n >= 18 { // a tenth is left
+			policy, left = `"changes";q=20;w=60`, fmt.Sprintf(`"changes";r=%d;t=60`, max(0, 20-n))
+		}
+		if got.Header.Get("RateLimit-Policy") != policy || got.Header.Get("RateLimit") != left {
+			t.Errorf("change %d: %v", n, got.Header)
+		}
+		if refused := got.Status == http.StatusTooManyRequests; refused != (n > 20) {
+			t.Errorf("change %d: %d", n, got.Status)
+		}
+	}
+	a.Clock.Advance(time.Minute)
+	if told := a.Patch(tag, `{"name":"again"}`).Want(http.StatusOK).Header.Get("RateLimit"); told != "" {
+		t.Errorf("a new minute: %s", told)
+	}
+}
+
 // TestStrangersAreCounted: a sender who continues an upload again and again is stopped. The owner
 // is not, and the sender can cancel.
 func TestStrangersAreCounted(t *testing.T) {

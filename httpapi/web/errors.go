@@ -219,10 +219,15 @@ func tusStatus(r *http.Request, status int) int {
 	return status
 }
 
-// SetRetry sets Retry-After, rounded up to whole seconds.
+// SetRetry sets Retry-After, rounded up to whole seconds. Every error that may be over later has it: clients that do not
+// find it try again at once.
 func SetRetry(h http.Header, e *record.Error) {
-	if e.Retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.Retry.Seconds()))))
+	wait := e.Retry
+	if wait <= 0 && (e.Fault == record.TooMany || e.Fault == record.Busy) {
+		wait = unavailableTime
+	}
+	if wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 	}
 }
 

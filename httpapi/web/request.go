@@ -110,7 +110,8 @@ func CrossOrigin(h http.Header, r *http.Request) (preflight bool) {
 	}
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Location, ETag, Preference-Applied, "+
-		"Content-Disposition, Content-Range, Accept-Ranges, Allow, Accept-Patch, Last-Modified, "+tusHeaders)
+		"Content-Disposition, Content-Range, Accept-Ranges, Allow, Accept-Patch, Last-Modified, "+
+		"RateLimit, RateLimit-Policy, "+tusHeaders)
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
