@@ -129,6 +129,27 @@ func TestREADME(t *testing.T) {
 	s.stop()
 }
 
+// TestAPISession runs the commands of the handbook about the API.
+func TestAPISession(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
+	out := p.play(strings.ReplaceAll(session(t, "embed/help/programs.md"), usual, p.addr), "key="+key)
+	for _, want := range []string{
+		`"username":"ann"`, `"content":"2 litres"`, `"total":2`, `"content":"rye, sliced"`, `"code":"changed_elsewhere"`,
+		`"titel":"is not known here"`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in:\n%s", want, out)
+		}
+	}
+	is.True(!strings.Contains(out, `"content":"white"`)) // the second change named a former state
+	s.stop()
+}
+
 // photo writes a picture as a camera would.
 func (p *place) photo(name string) {
 	p.t.Helper()
