@@ -233,7 +233,7 @@ var scriptTexts = map[string][]string{
 	"collections-later": {"collections"},
 	"conflict-later":    {"conflict"},
 	"keys-later":        {"keys", "setups"},
-	"moving-later":      {"import"},
+	"moving-later":      {"import", "remarks"},
 	"remote-later":      {"remote"},
 	"replace-later":     {"replace", "trash", "versions"},
 	// Its script imports those of keys and activity.

@@ -870,6 +870,28 @@ func TestBrowserMoving(t *testing.T) {
 	is.True(b.Sound())
 }
 
+// TestBrowserMovingInGerman reads what an import says in the language of the user.
+func TestBrowserMovingInGerman(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	t.Cleanup(b.Server.Imports.End)
+	b.open("/account")
+	b.js(`(() => { const s = document.querySelector('[name=language]'); s.value = 'de'; s.form.requestSubmit(); })()`)
+	b.until(`document.documentElement?.lang === 'de' && document.querySelector('#main h1')?.textContent === 'Konto'`)
+	send := func(text string) {
+		name := filepath.Join(t.TempDir(), "list.csv")
+		is.NoErr(os.WriteFile(name, []byte(text), 0o600))
+		b.open("/import")
+		b.do(chromedp.SetUploadFiles("input[name=import]", []string{name}, chromedp.NodeReady))
+		b.click(`form[aria-label=Import] .main`)
+	}
+	send("name,url,username,password\na,https://a.test,b,c\n")
+	b.says("Die Datei kann nicht importiert werden. Das ist eine Tabelle mit den Spalten \"name\", \"url\"")
+	send("keyword,url,title,ip,clicks\nabc,https://a.test,A,192.0.2.1,3\ndef,javascript:x,,,\n")
+	b.shows(`Hinweis Spalte "ip": Das wird nicht importiert; 1 Eintrag hat es.`)
+	b.shows(`Übersprungen Zeile 3, def: Die URL muss eine vollständige http- oder https-URL sein.`)
+}
+
 // TestBrowserWebhooks makes a webhook, tests it, looks into its log, sends a
 // delivery again, and sees it fail.
 func TestBrowserWebhooks(t *testing.T) {

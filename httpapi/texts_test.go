@@ -52,7 +52,7 @@ func catalogueOf(t *testing.T, lang string) map[string]map[string]any {
 var (
 	quotedKey   = regexp.MustCompile(`['"\x60]([a-z]+\.[a-zA-Z0-9]+)['"\x60]|data-t[a-z-]*="([^"]+)"`)
 	askedKey    = regexp.MustCompile(`\.(?:T|HTML)\("([a-zA-Z]+)\.([a-zA-Z0-9]+)"`)
-	brokenText  = regexp.MustCompile(`" \+\n\s*"`) // where a text goes on in the next line
+	brokenText  = regexp.MustCompile(`" ?\+\n\s*"`) // where a text goes on in the next line
 	manifestKey = regexp.MustCompile(`__MSG_([a-zA-Z]+)__`)
 )
 
@@ -113,6 +113,12 @@ func TestTranslationsOfCode(t *testing.T) {
 	for english := range german["setups"] {
 		if !strings.Contains(code.String(), `"`+english+`"`) {
 			t.Errorf("no setup says %q", english)
+		}
+	}
+	for english := range german["remarks"] {
+		made := regexp.MustCompile(regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(english), "%[dsq]"))
+		if !strings.Contains(code.String(), english) && !made.MatchString(code.String()) {
+			t.Errorf("no import says %q", english)
 		}
 	}
 	for english := range german["problems"] {

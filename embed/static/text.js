@@ -39,19 +39,25 @@ export const known = (key, otherwise) => texts[key] ?? otherwise;
 // escaped is a text for a regular expression that matches it.
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
-// problemText is what the server says is wrong with a field. Its English is the key; names in braces stand for what
-// differs.
-export function problemText(text) {
-  for (const key of Object.keys(texts).filter((name) => name.startsWith('problems.'))) {
-    const parts = key.slice('problems.'.length).split(/\{(\w+)\}/);
-    const pattern = parts.map((part, i) => i % 2 ? '(\\S+)' : escaped(part)).join('');
-    const found = new RegExp(`^${pattern}$`).exec(text);
+// translated is what the server says in English, in the words of the group. Its English is the key; names in braces
+// stand for what differs, which matches the pattern.
+function translated(group, text, differs) {
+  for (const key of Object.keys(texts).filter((name) => name.startsWith(`${group}.`))) {
+    const parts = key.slice(group.length + 1).split(/\{(\w+)\}/);
+    const pattern = parts.map((part, i) => i % 2 ? differs : escaped(part)).join('');
+    const found = new RegExp(`^${pattern}$`, 's').exec(text);
     if (!found) continue;
     const names = parts.filter((_, i) => i % 2);
     return t(key, Object.fromEntries(names.map((name, i) => [name, found[i + 1]])));
   }
   return text;
 }
+
+// problemText is what the server says is wrong with a field.
+export const problemText = (text) => translated('problems', text, '(\\S+)');
+
+// remarkText is what the server says of an import.
+export const remarkText = (text) => translated('remarks', text, '(.+)');
 
 export function bytes(n) {
   if (n < 1000) return t('format.bytes', { n });

@@ -2,7 +2,7 @@
 // uses nothing of view. Every module of the app calls it. No text is ever read as HTML.
 import { lang, lazily, locale, t } from './text.js';
 
-export { bytes, fill, known, locale, number, problemText, seconds, t, tn } from './text.js';
+export { bytes, fill, known, locale, number, problemText, remarkText, seconds, t, tn } from './text.js';
 
 // ---- Elements ----
 

@@ -1,8 +1,8 @@
 // The import and export page. It owns the list of imports and follows those that run while the page is shown. It fills
 // view.out and stops with view.signal. The router calls the page.
-import { add, addActions, button, h, meter, newID, t, toast, when } from './dom.js';
+import { add, addActions, button, h, meter, newID, problemText, remarkText, t, toast, when } from './dom.js';
 import { countOf, kinds } from './kinds.js';
-import { api, downloadLink, heading, load, showProblem } from './session.js';
+import { api, downloadLink, heading, load, Problem, showProblem } from './session.js';
 
 const formats = {
   '': t('import.detect'),
@@ -59,10 +59,29 @@ function summaryOf(x) {
   ].filter(Boolean).join(' ');
 }
 
+// places are the words for where an entry is, as the server says them.
+const places = {
+  line: t('import.line'),
+  entry: t('import.entry'),
+  column: t('import.column'),
+  member: t('import.member'),
+  attribute: t('import.attribute'),
+  file: t('import.fileIn'),
+  folder: t('import.folderIn'),
+};
+
+const placeOf = (at) => at.replace(/(^|, )([a-z]+)(?= [\d"])/g, (all, before, word) => before + (places[word] ?? word));
+
+// said is a sentence of a report in the language of the user.
+function said(text) {
+  const [, why] = /^The (?:[a-z]+ )?URL (.+)\.$/.exec(text) ?? [];
+  return why ? t('import.badURL', { why: problemText(why) }) : remarkText(text);
+}
+
 // remarkOf says what happened to an entry that was not simply imported.
 const remarkOf = (r) => h('li', {},
   h('b', {}, r.refused ? t('import.skipped') : t('import.note')),
-  ` ${r.at}${r.name ? `, ${r.name}` : ''}: ${r.text}`);
+  ` ${placeOf(r.at)}${r.name ? `, ${r.name}` : ''}: ${said(r.text)}`);
 
 const badgeOf = (state) => ({ done: 'span.badge.on', running: 'span.badge' }[state] ?? 'span.badge.warn');
 
@@ -78,7 +97,7 @@ function draw(row, x) {
       when(x.createdAt)),
     running && meter(x.progress / 100),
     h('p', {}, summaryOf(x)),
-    x.error && h('p.alert', {}, x.error),
+    x.error && h('p.alert', {}, said(x.error)),
     x.remarks.length > 0 && h('section.report', {},
       h('h3', {}, t('import.report')), h('ul', {}, x.remarks.map(remarkOf))),
     x.moreRemarks > 0 && h('p.soft', {}, t('import.moreRemarks', { n: x.moreRemarks })),
@@ -161,7 +180,8 @@ function importForm(started) {
     try {
       started((await api('POST', 'import', body)).data);
     } catch (problem) {
-      showProblem(problem);
+      const [, why] = /^cannot be imported: (.*)$/s.exec(problem.fields?.file ?? '') ?? [];
+      showProblem(why ? new Problem(t('import.refused', { why: remarkText(why) })) : problem);
     } finally {
       submit.disabled = false;
       submit.textContent = t('import.importFile');

@@ -106,7 +106,8 @@ func detectColumns(text string) (Format, error) {
 		return bookmarksIn(columns), nil
 	case len(columns) > 1 && !strings.ContainsRune(line, 0):
 		return "", unreadable("It is a table with the columns %s. These are not bookmarks, short links or games "+
-			"in a form that is read. Known formats: %s. "+hintHTML, strings.Join(names, ", "), known())
+			"in a form that is read. Known formats: %s. "+
+			"Most programs can also export bookmarks as HTML: import that.", strings.Join(names, ", "), known())
 	}
 	return "", errUnknown
 }
@@ -134,9 +135,8 @@ func bookmarksIn(columns map[string]bool) Format {
 	return CSV
 }
 
-const hintHTML = "Most programs can also export bookmarks as HTML: import that."
-
-var errUnknown = unreadable("Unknown file format. Known formats: %s. "+hintHTML, known())
+var errUnknown = unreadable("Unknown file format. Known formats: %s. "+
+	"Most programs can also export bookmarks as HTML: import that.", known())
 
 // detectJSON detects a format by members at the beginning of a document; "" if
 // the format is unknown.
