@@ -45,8 +45,8 @@ import (
 	"kist/search"
 )
 
-// version is set by the linker: -ldflags "-X main.version=1.2.3".
-var version = "dev"
+// version is set by the linker: -ldflags "-X main.version=1.2.3". Without it, Go's own knowledge of the source counts.
+var version string
 
 func main() {
 	workcopy.Child()
@@ -55,7 +55,7 @@ func main() {
 		Serve serveCommand `cmd:"" help:"Run the server."`
 		admin.Commands
 	}
-	os.Exit(admin.Main(&cli, &cli.Globals, version, operator))
+	os.Exit(admin.Main(&cli, &cli.Globals, admin.BuildOf(version), operator))
 }
 
 // operator makes the API for a command that has opened the store itself.
@@ -314,7 +314,7 @@ func (s *server) config() web.Config {
 			Provider: s.Captcha, SiteKey: s.CaptchaSiteKey, Secret: s.CaptchaSecret, VerifyURL: s.CaptchaURL,
 		},
 		Outbound: outbound.New(outbound.Options{Allow: s.AllowOutbound}),
-		Metrics:  s.Metrics, Version: version, Log: log, Access: s.call.Access,
+		Metrics:  s.Metrics, Version: s.call.Build.Version, Log: log, Access: s.call.Access,
 		Scrubbed: s.scrubber.Finished, Absent: s.sweeper.Absent,
 		Backup: func(w io.Writer) error {
 			return ops.Job{Dir: dir, Stderr: io.Discard, Log: log, Remote: s.shipper.Remote()}.Stream(w)
@@ -354,7 +354,7 @@ func (s *server) serve(ctx context.Context, cancel context.CancelFunc, front net
 	work.Go(func() { serve.WatchClaim(ctx, s.store, c.Log) })
 	stopControl := control.Serve(back, s.site.Operator(control.NewCommands(s.backend(ctx, shipped))), c.Log)
 
-	serve.Announce(c.Stdout, version, s.Listen, s.base, link)
+	serve.Announce(c.Stdout, c.Build.Version, s.Listen, s.base, link)
 	work.Go(func() { process.Supervise(ctx, s.site.Lives, c.Log) })
 	err = s.site.Serve(ctx, front, s.secure, grace)
 
@@ -383,7 +383,7 @@ func (s *server) backend(ctx context.Context, shipped ship.Contents) control.Bac
 // about says how the server was started, for kist doctor.
 func (s *server) about() control.About {
 	return control.About{
-		Version: version, Base: s.base, Content: s.separate, Listen: s.Listen,
+		Version: s.call.Build.Version, Base: s.base, Content: s.separate, Listen: s.Listen,
 		Secure: s.secure != nil, TLSDomain: s.TLSDomain, TrustedProxies: s.proxies(), Issuer: s.OIDCIssuer,
 		MaxUpload: int64(s.MaxUploadSize), GCDelay: time.Duration(s.GCDelay), Probe: s.site.NewProbe(),
 		Store: control.StoreHealthOf(s.shipping.Address, s.shipper),

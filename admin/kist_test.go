@@ -40,7 +40,9 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "kist")
-		build := exec.Command("go", "build", "-ldflags", "-X main.version=1.2.3-test", "-o", binary, "kist")
+		build := exec.Command(
+			"go", "build", "-buildvcs=false", "-ldflags", "-X main.version=1.2.3-test", "-o", binary, "kist",
+		)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0") // static, as it is given away
 		build.Stdout, build.Stderr = os.Stdout, os.Stderr
 		if err := build.Run(); err != nil {

@@ -17,7 +17,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +31,6 @@ import (
 	"kist/embed"
 	"kist/kv"
 	"kist/kv/record"
-	"kist/kv/workcopy"
 )
 
 // Globals are the flags of every command.
@@ -70,7 +68,7 @@ type Commands struct {
 // A Call is what a command runs with.
 type Call struct {
 	*Globals
-	Version        string // of the program
+	Build          Build // of the program
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
 	Log            *slog.Logger  // on Stderr
@@ -86,10 +84,10 @@ type Operator func(*kv.Store, *slog.Logger, control.Commands) http.Handler
 // Main reads the command line and the environment into cli, a kong model that holds
 // g and the commands. It runs the command with a *Call and returns the exit code. If
 // the command fails, Main prints why in one sentence on standard error.
-func Main(cli any, g *Globals, version string, operator Operator) int {
+func Main(cli any, g *Globals, build Build, operator Operator) int {
 	process.Private()
 	call := &Call{
-		Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, operator: operator,
+		Globals: g, Build: build, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, operator: operator,
 	}
 	err := call.denied(call.run(cli, os.Args[1:]))
 	if err != nil && err.Error() != "" {
@@ -425,15 +423,4 @@ func (c *Call) connect(ctx context.Context, create bool) (*control.Client, error
 		Dir: c.DataDir, Create: create, GCDelay: c.delay, Log: c.Log,
 		Handler: func(s *kv.Store, commands control.Commands) http.Handler { return c.operator(s, c.Log, commands) },
 	})
-}
-
-type versionCommand struct{}
-
-func (versionCommand) Run(c *Call) error {
-	v := struct {
-		Version string `json:"version"`
-		Format  int    `json:"dataFormat"`
-		Go      string `json:"go"`
-	}{c.Version, workcopy.Format, runtime.Version()}
-	return c.say(v, "kist %s, data format %d, %s", v.Version, v.Format, v.Go)
 }

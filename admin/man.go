@@ -12,7 +12,7 @@ import (
 type manCommand struct{}
 
 func (manCommand) Run(c *Call, ctx *kong.Context) error {
-	return c.print(manPage(ctx.Model, c.Version))
+	return c.print(manPage(ctx.Model, c.Build.Version))
 }
 
 // manPage is the manual page of the program, in the language of man (man 7 man).
