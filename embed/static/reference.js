@@ -12,6 +12,39 @@ function withoutAlignment(schema) {
   );
 }
 
+// Swagger UI's own filter looks for the phrase in the names of groups alone. This one keeps the operations that have
+// all words, in the name of the group or in what the list and the operation say.
+function operationsWith(groups, phrase) {
+  const words = phrase.toLowerCase().split(/\s+/);
+  const has = (name) => (entry) => {
+    const operation = entry.get("operation");
+    const parts = [name, entry.get("method"), entry.get("path")].concat(
+      ["operationId", "summary", "description"].map((member) => operation.get(member, "")),
+    );
+    const text = parts.join(" ").toLowerCase();
+    return words.every((word) => text.includes(word));
+  };
+  return groups
+    .map((group, name) => group.set("operations", group.get("operations").filter(has(name))))
+    .filter((group) => group.get("operations").size > 0);
+}
+
+// The groups are folded, but open while there is a filter, so that what it has found can be seen.
+const findsOperations = {
+  fn: { opsFilter: operationsWith },
+  statePlugins: {
+    layout: {
+      wrapSelectors: {
+        isShown: (original) => (state, thing, otherwise) => {
+          const filter = state.get("filter");
+          const filtered = typeof filter === "string" && filter !== "";
+          return (filtered && thing[0] === "operations-tag") || original(thing, otherwise);
+        },
+      },
+    },
+  },
+};
+
 (async () => {
   const texts = document.currentScript.dataset;
   const main = document.getElementById("reference");
@@ -43,7 +76,14 @@ function withoutAlignment(schema) {
     presets: [SwaggerUIBundle.presets.apis],
     layout: "BaseLayout",
     deepLinking: true,
-    docExpansion: "list",
+    docExpansion: "none",
+    plugins: [() => findsOperations],
+    onComplete: () => {
+      const field = main.querySelector(".operation-filter-input");
+      if (field === null) return;
+      field.placeholder = texts.filter;
+      field.setAttribute("aria-label", texts.filter);
+    },
     defaultModelsExpandDepth: 0,
     displayRequestDuration: true,
     filter: true,
