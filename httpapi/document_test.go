@@ -50,7 +50,10 @@ func challengeSchemas() (one, two web.Object) {
 // it. The address of its server is the text {base_url}. It fills in the shared
 // schemas of the operations, so it must not run twice at once.
 func makeDocument() ([]byte, error) {
-	d := &document{schemas: web.Object{}, responses: web.Object{}, parameters: web.Object{}, examples: web.Object{}}
+	d := &document{
+		schemas: web.Object{}, responses: web.Object{}, parameters: web.Object{}, examples: web.Object{},
+		headers: web.Object{},
+	}
 	for _, e := range enums() {
 		d.schemas[e.name] = web.Object{"type": "string", "enum": e.words, "description": e.doc, "example": e.words[0]}
 		d.schemas[maybePrefix+e.name] = e.orNull()
@@ -139,10 +142,14 @@ func makeDocument() ([]byte, error) {
 		paths[r.Path].(web.Object)[strings.ToLower(r.Method)] = d.operation(r)
 		if !seen[r.Tag] {
 			seen[r.Tag] = true
-			tags = append(tags, web.Object{"name": r.Tag, "description": tagDocs[r.Tag]})
+			tag := web.Object{"name": r.Tag, "description": tagDocs[r.Tag]}
+			if experimental[r.Tag] {
+				tag["x-experimental"] = true
+			}
+			tags = append(tags, tag)
 		}
 	}
-	for _, part := range []web.Object{d.schemas, d.parameters, paths} {
+	for _, part := range []web.Object{d.schemas, d.parameters, d.headers, paths} {
 		size(part)
 	}
 	if err := d.dropUnused(paths); err != nil {
@@ -165,7 +172,7 @@ func makeDocument() ([]byte, error) {
 				"unknown fields of forms and unknown metadata of resumable uploads. Unknown parameters of addresses that need a " +
 				"credential are refused with 400, and those of other addresses for such a request. When creating, null means absent. " +
 				"The tags of a file may be sent back in the form of an answer. " +
-				"The following is not listed for each operation. Every address with GET also has HEAD, with the same answer " +
+				"The following is not listed for each operation. Every answer has X-Request-Id. Every address with GET also has HEAD, with the same answer " +
 				"without the body. OPTIONS lists the methods of an address. " +
 				"Any other method gets 405 with Allow. JSON answers of 1 KiB or more are compressed for clients that accept gzip. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
@@ -187,6 +194,7 @@ func makeDocument() ([]byte, error) {
 			"responses":  d.responses,
 			"parameters": d.parameters,
 			"examples":   d.examples,
+			"headers":    d.headers,
 		},
 	})
 	return fold(b.Bytes()), err
@@ -230,37 +238,38 @@ func fold(text []byte) []byte {
 
 // A document is made of named parts, so that each is written once and
 // generators of code name them alike.
-type document struct{ schemas, responses, parameters, examples web.Object }
+type document struct{ schemas, responses, parameters, examples, headers web.Object }
 
 // sessionScheme is the name of the credential of a browser. No schema may have the same name.
 const sessionScheme = "SessionCookie"
 
 // tagDocs describe the groups of operations.
 var tagDocs = map[string]string{
-	"account":         "The caller's own account and its API keys.",
-	"admin":           "Accounts, settings and figures of the instance, for administrators.",
-	"app":             "Other operations for the app.",
-	"bookmarks":       "Addresses of web pages.",
-	"captcha":         "Proof that a visitor is not a bot.",
-	"files":           "Files and their uploads.",
-	"folders":         "Folders for files.",
-	"games":           "Entries of a game list.",
-	"moving":          "Import from other programs, and export of everything.",
-	"notes":           "Texts in Markdown.",
-	"public":          "Operations for visitors on shared items and upload links.",
-	"recipes":         "Recipes.",
-	"records":         "Items of any kind.",
-	"remote upload":   "Files that the server fetches from an address.",
-	"search":          "Search in all items.",
-	"server":          "The server itself.",
-	"session":         "Signing in, by password or by the device flow.",
-	"shorten":         "Short links.",
-	"snippets":        "Code and plain text.",
-	"tags":            "Tags, which are shared by all kinds. The paths that name a kind lead to the same tags.",
-	"trash":           "Deleted items, which can be restored until they are deleted for good.",
-	"tus":             "Resumable uploads by the protocol tus 1.0.0.",
-	"upload-requests": "Links where others can send files.",
-	"webhooks":        "Addresses that are notified of events.",
+	"account":             "The caller's own account and its API keys.",
+	"admin":               "Accounts, settings and figures of the instance, for administrators.",
+	"app":                 "Other operations for the app.",
+	"bookmarks":           "Addresses of web pages.",
+	"collections":         "Items that are shared together, with one address.",
+	"captcha":             "Proof that a visitor is not a bot.",
+	"files":               "Files and their uploads.",
+	"folders":             "Folders for files.",
+	"games":               "Entries of a game list.",
+	"import-and-export":   "Import from other programs, and export of everything.",
+	"notes":               "Texts in Markdown.",
+	"public":              "Operations for visitors on shared items and upload links.",
+	"recipes":             "Recipes.",
+	"records":             "Items of any kind.",
+	"upload-from-address": "Files that the server fetches from an address.",
+	"search":              "Search in all items.",
+	"server":              "The server itself.",
+	"sign-in":             "Passwords, passkeys, one-time codes, sessions, and the device flow for programs.",
+	"short-links":         "Short addresses that lead elsewhere.",
+	"snippets":            "Code and plain text.",
+	"tags":                "Tags, which are shared by all kinds. The paths that name a kind lead to the same tags.",
+	"trash":               "Deleted items, which can be restored until they are deleted for good.",
+	"tus":                 "Resumable uploads by the protocol tus 1.0.0.",
+	"upload-requests":     "Links where others can send files.",
+	"webhooks":            "Addresses that are notified of events.",
 }
 
 // maybePrefix begins the names of enums that may also be null. In OpenAPI 3.0, a reference
@@ -410,9 +419,13 @@ func (d *document) parameter(p web.Object) web.Object {
 }
 
 func (d *document) operation(r httpapi.Route) web.Object {
-	op := web.Object{"operationId": r.ID, "tags": []string{r.Tag}, "summary": r.Summary}
+	summary, more, _ := strings.Cut(r.Summary, ". ")
+	op := web.Object{"operationId": r.ID, "tags": []string{r.Tag}, "summary": strings.TrimSuffix(summary, ".") + "."}
 	if r.Deprecated {
 		op["deprecated"] = true
+	}
+	if experimental[r.Tag] {
+		op["x-experimental"] = true
 	}
 	var params []web.Object
 	for segment := range strings.SplitSeq(r.Path, "/") {
@@ -457,6 +470,9 @@ func (d *document) operation(r httpapi.Route) web.Object {
 	if r.Access.Confirms != nil {
 		op["description"] = op["description"].(string) + recentDoc
 	}
+	if more != "" { // the last paragraph says who may call
+		op["description"] = more + "\n\n" + op["description"].(string)
+	}
 	if r.Body != nil {
 		op["requestBody"] = web.Object{"required": !r.Body.Optional, "content": d.request(r.ID, r.Body)}
 	}
@@ -466,12 +482,8 @@ func (d *document) operation(r httpapi.Route) web.Object {
 		answers[strconv.Itoa(r.Reply.Status)].(web.Object)["description"] = r.Reply.Doc + " With Accept: text/plain, the " +
 			"answer is text: " + r.Plain + ". An error is then a sentence with the reason."
 	}
-	if apitest.AnswersRecord(&r) {
-		answers[strconv.Itoa(r.Reply.Status)].(web.Object)["headers"] = web.Object{"ETag": web.Object{
-			"description": "Entity tag of the record, for If-Match and If-None-Match. It changes with every change of the " +
-				"record, but not when it is opened.",
-			"schema": web.Object{"type": "string"}, "example": `"5f2b6c0e9d1a4b7c"`,
-		}}
+	if of := d.headersOf(&r); len(of) > 0 {
+		answers[strconv.Itoa(r.Reply.Status)].(web.Object)["headers"] = of
 	}
 	for _, status := range apitest.Statuses(&r) {
 		if status < 400 {
@@ -486,6 +498,79 @@ func (d *document) operation(r httpapi.Route) web.Object {
 	return op
 }
 
+// experimental are the groups whose shapes may change.
+var experimental = wordSet("bookmarks", "notes", "snippets", "recipes", "games")
+
+// headersOf describes the headers of the answer when the operation succeeds.
+func (d *document) headersOf(r *httpapi.Route) web.Object {
+	names := slices.Clone(r.Headers)
+	if r.At != "" {
+		names = append(names, "Location")
+	}
+	tagged := slices.ContainsFunc(r.Args, func(p web.Param) bool { return p.Name == web.IfNoneMatch.Name })
+	if apitest.AnswersRecord(r) || tagged {
+		names = append(names, "ETag")
+	}
+	if r.Tus {
+		names = append(names, "Tus-Resumable")
+	}
+	if r.Deprecated {
+		names = append(names, "Deprecation")
+	}
+	of := web.Object{}
+	for _, name := range names {
+		of[name] = d.header(name)
+	}
+	return of
+}
+
+// header refers to the description of a header of answers.
+func (d *document) header(name string) web.Object {
+	h, ok := headers[name]
+	if !ok {
+		panic("no description of the header " + name)
+	}
+	d.headers[name] = web.Object{"description": h.doc, "schema": h.schema}
+	return web.Object{"$ref": "#/components/headers/" + name}
+}
+
+var (
+	headerText   = web.Object{"type": "string"}
+	headerNumber = web.Object{"type": "integer", "format": "int64", "minimum": 0}
+)
+
+// headers describes the headers of answers.
+var headers = map[string]struct {
+	doc    string
+	schema web.Object
+}{
+	"Deprecation": {"Since when the operation is deprecated (RFC 9745).", headerText},
+	"ETag": {
+		"Entity tag, for If-Match and If-None-Match. That of a record changes with every change of it, but not when it is opened.",
+		headerText,
+	},
+	"Location": {"Address of what was made.", web.Object{"type": "string", "format": "uri-reference"}},
+	"Retry-After": {
+		"Seconds to wait before the next try. It is always there with 429.", web.Object{"type": "integer", "minimum": 1},
+	},
+	"Tus-Checksum-Algorithm": {"The algorithms for Upload-Checksum.", headerText},
+	"Tus-Extension":          {"The extensions of tus that the server has.", headerText},
+	"Tus-Max-Size":           {"The most bytes that an upload may have.", headerNumber},
+	"Tus-Resumable":          {"The version of tus.", headerText},
+	"Tus-Version":            {"The versions of tus that the server has.", headerText},
+	"Upload-Defer-Length":    {"1 while the length is unknown.", headerText},
+	"Upload-Expires":         {"When the unfinished upload is removed.", headerText},
+	"Upload-Length":          {"Total bytes, if they are known.", headerNumber},
+	"Upload-Metadata":        {"The metadata that the upload was started with.", headerText},
+	"Upload-Offset":          {"Number of bytes that the server has.", headerNumber},
+	"X-Kist-Id":              {"Id of the file, once the upload is complete.", headerText},
+	"X-Kist-Item":            {"Id of the received item, once the upload is complete.", headerText},
+	"X-Kist-Slug":            {"Slug of the file, once the upload is complete.", headerText},
+	"X-Kist-Status":          {"Status of the received item, once the upload is complete.", headerText},
+	"X-Kist-Url":             {"Address of the file, once the upload is complete.", headerText},
+	"X-Request-Id":           {"Id of the request in the log. Every answer has it.", headerText},
+}
+
 // recentDoc is what the document says of operations that need a recent sign-in.
 const recentDoc = " A session must have been confirmed in the last ten minutes (403, recent_sign_in_required), or " +
 	"the body has the member currentPassword: see confirm."
@@ -494,9 +579,15 @@ const recentDoc = " A session must have been confirmed in the last ten minutes (
 func (d *document) failed(status int) web.Object {
 	name := strings.NewReplacer(" ", "", "-", "").Replace(statusText(status))
 	if d.responses[name] == nil {
-		d.responses[name] = d.answer(
+		answer := d.answer(
 			statusText(status)+".", web.Object{web.JSONType: web.Object{"schema": web.Ref("Error"), "example": failure(status)}},
 		)
+		of := web.Object{"X-Request-Id": d.header("X-Request-Id")}
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			of["Retry-After"] = d.header("Retry-After")
+		}
+		answer["headers"] = of
+		d.responses[name] = answer
 	}
 	return web.Object{"$ref": "#/components/responses/" + name}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi"
 	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 	"kist/kv/field"
@@ -22,10 +23,20 @@ func TestDocumentIsWhole(t *testing.T) {
 	is := is.New(t)
 	doc, err := apitest.Document()
 	is.NoErr(err)
+	for _, r := range httpapi.Table() {
+		if r.Method != "POST" || !apitest.Documented(&r) || r.Reply.Status != 201 || r.At == "" {
+			continue
+		}
+		made := doc.Paths.Value(r.Path).Post.Responses.Status(201).Value
+		is.True(made.Headers["Location"] != nil)
+	}
 	is.Equal(len(doc.Servers), 1)
 	is.Equal(len(doc.Security), 2)
 	scheme := doc.Components.SecuritySchemes["ApiKeyAuth"].Value
 	is.Equal(scheme.Type+" "+scheme.In+" "+scheme.Name, "apiKey header x-api-key")
+	for _, tag := range doc.Tags {
+		is.True(tag.Description != "")
+	}
 	open := map[string]bool{}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
@@ -138,6 +149,9 @@ func TestDocumentForGenerators(t *testing.T) {
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			at := method + " " + path
+			if len(op.Summary) >= 80 { // viewers list them in a line
+				t.Errorf("%s: the summary has %d bytes", at, len(op.Summary))
+			}
 			if reservedWords[strings.ToLower(op.OperationID)] {
 				t.Errorf("%s: %s is a word of a language", at, op.OperationID)
 			}

@@ -92,7 +92,8 @@ const netscape = `<!DOCTYPE NETSCAPE-Bookmark-file-1>
 <DL><p><DT><A HREF="https://go.dev/doc/" ADD_DATE="1700000000">Go</A></DL><p>`
 
 // TestExamples: what the reference fills in works unchanged. On an account without anything, each
-// create succeeds after all others, each edit of what it made too, and each list.
+// create succeeds after all others and says where what it made is, each edit of that succeeds, and
+// each list.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -105,7 +106,7 @@ func TestExamples(t *testing.T) {
 		}
 		return &table[i]
 	}
-	creates, edits := 0, 0
+	creates, edits, located := 0, 0, 0
 	for i := range table {
 		r := &table[i]
 		creating := r.Method == "POST" && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted)
@@ -115,6 +116,10 @@ func TestExamples(t *testing.T) {
 		}
 		made := a.Do(tryOut(t, a, r)).Want(r.Reply.Status)
 		creates++
+		if r.At != "" {
+			a.Get(made.Header.Get("Location")).Want(200)
+			located++
+		}
 
 		edit := row("PATCH", r.Path+"/{id}")
 		var of struct {
@@ -135,7 +140,7 @@ func TestExamples(t *testing.T) {
 		a.Do(q).Want(edit.Reply.Status)
 		edits++
 	}
-	is.True(creates >= 15)
+	is.True(creates >= 15 && located >= 8)
 	is.True(edits >= 12)
 
 	reads := 0

@@ -130,7 +130,8 @@ func operations(a *apitest.App) (all []operation) {
 			method = strings.ToUpper(method)
 			if method != "PARAMETERS" {
 				a.NoErr(json.Unmarshal(raw, &op))
-				all = append(all, operation{method, path, strings.TrimSuffix(op.Description, recentDoc)})
+				needs := op.Description[strings.LastIndex(op.Description, "\n")+1:]
+				all = append(all, operation{method, path, strings.TrimSuffix(needs, recentDoc)})
 			}
 		}
 	}

@@ -31,10 +31,23 @@ type Route struct {
 // Routes are the routes of the server, in the order of the table. The caller must not change them.
 func (s *Server) Routes() []Route { return s.routes }
 
+// headDeprecated says since when an address is deprecated (RFC 9745).
+var headDeprecated = []string{"@1795737600"}
+
 // table returns the operations as they are served. Repeatable ones have the extra parameter
-// and answer repeats.
+// and answer repeats. Those that make what can be read below their address say where.
 func (s *Server) table() []Route {
 	all := s.operations()
+	reads := map[string]bool{}
+	for _, r := range all {
+		reads[r.Path] = reads[r.Path] || r.Method == http.MethodGet
+	}
+	for i := range all {
+		r := &all[i]
+		if r.Method == http.MethodPost && r.Reply.Status == http.StatusCreated && reads[r.Path+"/{id}"] && !r.Tus {
+			r.At = r.Path
+		}
+	}
 	for i := range all {
 		if r := &all[i]; r.Repeatable() {
 			r.Args = append(slices.Clone(r.Args), web.IdempotencyArg)
@@ -243,7 +256,10 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		}
 	}
 	answer := func(c *web.Request) error {
-		c.Status = r.Reply.Status
+		c.Status, c.At = r.Reply.Status, r.At
+		if r.Deprecated {
+			c.W.Header()["Deprecation"] = headDeprecated
+		}
 		if r.Tus {
 			c.W.Header().Set("Tus-Resumable", web.TusVersion)
 		}

@@ -103,7 +103,7 @@ var ReadFileVisits = ReadVisits(record.Files, "slug")
 
 func ReadVisits(k *record.Kind, arg string) web.Operation {
 	return web.Operation{
-		Tag: k.Path, Summary: "Tells by day who opened a " + k.Name + ".",
+		Tag: web.TagOf(k), Summary: "Tells by day who opened a " + k.Name + ".",
 		Args:  dayParams,
 		Reply: web.Reply{Status: 200, Doc: "The visits.", Body: web.BodyOf("Visits")},
 		Fails: []int{404}, Serve: readVisits(k, arg),
@@ -187,8 +187,8 @@ func (v *ShownActivity) Fields(s *field.Set) {
 
 var ListActivity = activityOp(
 	"account",
-	"Lists what happened in the caller's account in the last 400 days, latest first: sign-ins, keys and devices, "+
-		"shared items, reached limits, received files, imports. An account keeps 10 000 entries.",
+	"Lists what happened in the caller's account, latest first. It has sign-ins, keys and devices, shared items, "+
+		"reached limits, received files and imports of the last 400 days, 10 000 entries at most.",
 	listActivity,
 )
 
@@ -200,8 +200,8 @@ func listActivity(c *web.Request) error {
 
 var ListAdminActivity = activityOp(
 	"admin",
-	"Lists sign-ins, keys and devices of all accounts, and changes of accounts and settings, of the last 400 days, "+
-		"latest first.",
+	"Lists what happened in all accounts, latest first. It has sign-ins, keys and devices, and changes of accounts "+
+		"and settings, of the last 400 days.",
 	listAdminActivity,
 )
 

@@ -22,7 +22,7 @@ import (
 
 func CreateRecord(k *record.Kind) web.Operation {
 	return web.Operation{
-		Tag: k.Path, Summary: "Creates a " + k.Name + ".",
+		Tag: web.TagOf(k), Summary: "Creates a " + k.Name + ".",
 		Body: web.BodyOf(web.Title(k.Name) + "Create"), Reply: web.Reply{
 			Status: 201, Doc: "The record and its address.", Body: web.BodyOf(web.Title(k.Name) + "Created"),
 		},
@@ -86,7 +86,7 @@ func duplicates(tx *kv.Tx, r *record.Record, page string) (same []*web.Duplicate
 var ReadFile = readOp("files", "Reads the record of a file, by slug or id.", "File", readRecord(record.Files, "slug"))
 
 func ReadRecord(k *record.Kind) web.Operation {
-	return readOp(k.Path, "Reads a "+k.Name+", by id or slug.", web.Title(k.Name), readRecord(k, "id"))
+	return readOp(web.TagOf(k), "Reads a "+k.Name+", by id or slug.", web.Title(k.Name), readRecord(k, "id"))
 }
 
 func readOp(tag, summary, name string, serve func(*web.Request) error) web.Operation {
@@ -112,7 +112,7 @@ var EditFile = web.EditOp(
 
 func EditRecord(k *record.Kind) web.Operation {
 	return web.EditOp(
-		k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409,
+		web.TagOf(k), "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409,
 	).Conditional()
 }
 
@@ -212,7 +212,7 @@ var RemoveFile = removeOp(record.Files, "slug")
 func RemoveRecord(k *record.Kind) web.Operation { return removeOp(k, "id") }
 
 func removeOp(k *record.Kind, arg string) web.Operation {
-	o := web.DoneOp(k.Path, "Moves a "+k.Name+" to the trash.", removeRecord(k, arg), 404)
+	o := web.DoneOp(web.TagOf(k), "Moves a "+k.Name+" to the trash.", removeRecord(k, arg), 404)
 	o.Args = permanentParam
 	return o.Conditional()
 }
@@ -231,7 +231,7 @@ var ListUploads = web.Operation{
 
 func ListRecords(k *record.Kind) web.Operation {
 	return web.Operation{
-		Tag: k.Path, Summary: "Lists the caller's " + k.Name + "s.",
+		Tag: web.TagOf(k), Summary: "Lists the caller's " + k.Name + "s.",
 		Args:  listParams(k),
 		Reply: web.Reply{Status: 200, Doc: "A page of records.", Body: web.ListOf(web.Title(k.Name))},
 		Serve: listRecords(k),

@@ -21,10 +21,9 @@ func (f *ResetUserForm) Fields(s *field.Set) {
 }
 
 var ResetUser = web.Operation{
-	Tag: "admin", Summary: "Makes an account's password unusable, ends its sessions and connected devices, removes its " +
-		"one-time codes, recovery codes, passkeys and links, " +
-		"and makes a link with which its user sets a new password. Nothing signs in before the link is used. API keys " +
-		"stay unless revokeKeys is set.",
+	Tag: "admin", Summary: "Makes a link with which a user sets a new password. The old password becomes " +
+		"unusable. Sessions and connected devices end. One-time codes, recovery codes, passkeys and links are removed. " +
+		"Nothing signs in before the link is used. API keys stay unless revokeKeys is set.",
 	Body:  &web.Content{Media: web.JSONType, Name: "ResetCreate", Optional: true},
 	Reply: web.Reply{Status: 200, Doc: "The link. It works once, for 24 hours.", Body: web.BodyOf("Reset")},
 	Fails: []int{404}, Serve: resetUser,

@@ -173,7 +173,7 @@ func listSetups(c *web.Request) error {
 }
 
 var CreateSetup = web.Operation{
-	Tag: "account", Summary: "Sets up a program: creates its API key and returns the necessary files and steps. The " +
+	Tag: "account", Summary: "Sets up a program: makes its API key and returns the files and steps. The " +
 		"secret of the key is shown only once.",
 	Body:  web.BodyOf("SetupCreate"),
 	Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")},

@@ -106,7 +106,7 @@ func (f *ImportForm) Fields(s *field.Set) {
 }
 
 var StartImport = web.Operation{
-	Tag: "moving", Summary: "Imports an export of another program or of kist. The import runs in the background; ask " +
+	Tag: "import-and-export", Summary: "Imports an export of another program or of kist. The import runs in the background; ask " +
 		"for its state by its id.",
 	Args: []web.Param{web.IdempotencyArg}, Body: web.MultipartForm,
 	Reply: web.Reply{Status: 202, Doc: "The import, which has started.", Body: web.DataOf("Import")}, Fails: []int{409},
@@ -291,7 +291,7 @@ func showImport(s *web.Site, i *transfer.ImportRun) *ShownImport {
 	return v
 }
 
-var ListImports = web.ListOp("moving", "Lists the last ten imports.", "A page of imports.", "Import", listImports)
+var ListImports = web.ListOp("import-and-export", "Lists the last ten imports.", "A page of imports.", "Import", listImports)
 
 func listImports(c *web.Request) error {
 	return web.AnswerList(c,
@@ -314,7 +314,7 @@ func importInPath(c *web.Request) (i *transfer.ImportRun, err error) {
 }
 
 var ReadImport = web.ReadOp(
-	"moving", "Shows the state and the result of an import.", "The import.", "Import", readImport, 404,
+	"import-and-export", "Shows the state and the result of an import.", "The import.", "Import", readImport, 404,
 )
 
 func readImport(c *web.Request) error {
@@ -325,7 +325,7 @@ func readImport(c *web.Request) error {
 	return c.RespondData(http.StatusOK, showImport(c.Site, i))
 }
 
-var StopImport = web.DoneOp("moving", "Stops an import. Imported items stay.", stopImport, 404)
+var StopImport = web.DoneOp("import-and-export", "Stops an import. Imported items stay.", stopImport, 404)
 
 // stopImport stops a running import. One that has ended stays as it is.
 func stopImport(c *web.Request) error {
@@ -340,7 +340,7 @@ func stopImport(c *web.Request) error {
 }
 
 var ExportAccount = web.Operation{
-	Tag: "moving", Summary: "Everything that the caller has, as one zip. It contains the password hashes of items, so " +
+	Tag: "import-and-export", Summary: "Everything that the caller has, as one zip. It contains the password hashes of items, so " +
 		"keep it private. Or only the bookmarks, with titles, descriptions, tags and dates, for other programs.",
 	Args: []web.Param{{
 		In: "query", Name: "format",

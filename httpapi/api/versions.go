@@ -62,7 +62,7 @@ func listVersions(k *record.Kind, arg, summary string) web.Operation {
 	if k == record.Files {
 		list = catalog.FileVersions
 	}
-	o := web.ListOp(k.Path, summary, "The versions.", "Version", func(c *web.Request) error {
+	o := web.ListOp(web.TagOf(k), summary, "The versions.", "Version", func(c *web.Request) error {
 		return web.AnswerList(c, func(tx *kv.Tx) ([]record.Version, error) {
 			r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg(arg))
 			if err != nil {
@@ -81,7 +81,7 @@ func ReadVersion(k *record.Kind) web.Operation {
 }
 
 func readVersion(k *record.Kind, arg, summary, doc string) web.Operation {
-	return web.ReadOp(k.Path, summary, doc, web.Title(k.Name)+"Version", func(c *web.Request) error {
+	return web.ReadOp(web.TagOf(k), summary, doc, web.Title(k.Name)+"Version", func(c *web.Request) error {
 		return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 			err := c.Site.Store.View(func(tx *kv.Tx) error {
 				r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg(arg))
@@ -117,7 +117,7 @@ func RestoreVersion(k *record.Kind) web.Operation {
 }
 
 func restoreVersion(k *record.Kind, arg, summary string) web.Operation {
-	return web.ReadOp(k.Path, summary, "The record.", web.Title(k.Name), func(c *web.Request) error {
+	return web.ReadOp(web.TagOf(k), summary, "The record.", web.Title(k.Name), func(c *web.Request) error {
 		return change(c, k, c.Arg(arg), func(tx *kv.Tx, r *record.Record, _ bool) error {
 			old, err := version(c, tx, r)
 			if err != nil {

@@ -171,8 +171,8 @@ func (f *TokenOfCaptcha) Fields(s *field.Set) {
 
 var VerifyCaptcha = web.Operation{
 	Tag: "captcha",
-	Summary: "Exchanges the token of a solved captcha, which is valid once, " +
-		"for a pass that is valid for ten minutes for the caller's address.",
+	Summary: "Exchanges the token of a solved captcha for a pass. The token is valid once, " +
+		"the pass for ten minutes for the caller's address.",
 	Body:  web.BodyOf("CaptchaToken"),
 	Reply: web.Reply{Status: 200, Doc: "The pass, for the header x-captcha-pass.", Body: web.BodyOf("CaptchaPass")},
 	Fails: []int{404, 503}, Uncounted: true, Serve: verifyCaptcha,

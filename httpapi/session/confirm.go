@@ -99,9 +99,9 @@ func (f *ConfirmForm) Fields(s *field.Set) {
 }
 
 var Confirm = web.Operation{
-	Tag: "session",
-	Summary: "Confirms a session for ten minutes, with the password or a passkey, " +
-		"or with a code if the account has no password. A sign-in does the same, except through a proxy, " +
+	Tag: "sign-in",
+	Summary: "Confirms a session for ten minutes. That takes the password or a passkey, " +
+		"or a code if the account has no password. A sign-in does the same, except through a proxy, " +
 		"and through an issuer that does not say when it asked its user.",
 	Body: web.BodyOf("Confirm"), Reply: web.DoneReply, Fails: []int{409, 429}, Serve: confirm,
 }

@@ -50,7 +50,7 @@ func readDeviceForm(c *web.Request, form field.Shaped) error {
 }
 
 var AuthorizeDevice = web.Operation{
-	Tag: "session", Summary: "Starts the device flow (RFC 8628): a client asks to connect. The body may be a form, too.",
+	Tag: "sign-in", Summary: "Starts the device flow (RFC 8628): a client asks to connect. The body may be a form, too.",
 	Body:  web.BodyOf("Device"),
 	Reply: web.Reply{Status: 200, Doc: "The codes.", Body: web.BodyOf("DeviceCodes")},
 	Fails: []int{403, 429}, Serve: authorizeDevice,
@@ -121,7 +121,7 @@ func (f *TokenForm) Fields(s *field.Set) {
 }
 
 var PollDevice = web.Operation{
-	Tag: "session", Summary: "Polls for the key of a device. The body may be a form, too.",
+	Tag: "sign-in", Summary: "Polls for the key of a device. The body may be a form, too.",
 	Body:  web.BodyOf("DevicePoll"),
 	Reply: web.Reply{Status: 200, Doc: "The key, once.", Body: web.BodyOf("DeviceKey")},
 	Fails: []int{403}, Uncounted: true, Serve: pollDevice,
@@ -159,7 +159,7 @@ func pollDevice(c *web.Request) error {
 	})
 }
 
-var RevokeDevice = web.DoneOp("session",
+var RevokeDevice = web.DoneOp("sign-in",
 	"Revokes the calling client's own key, if it comes from the device flow.", revokeDevice, 404)
 
 // revokeDevice revokes the key that the request was sent with, so that a client can
@@ -254,7 +254,7 @@ func tryCode(c *web.Request, look func() error) error {
 }
 
 var VerifyDevice = web.Operation{
-	Tag: "session", Summary: "Approves or denies a device; only for a browser that is signed in.",
+	Tag: "sign-in", Summary: "Approves or denies a device; only for a browser that is signed in.",
 	Body: web.BodyOf("DeviceDecision"), Reply: web.DoneReply, Fails: []int{404, 429}, Serve: verifyDevice,
 }
 

@@ -79,7 +79,7 @@ func failedSignIn(c *web.Request, name string) {
 }
 
 var Login = web.Operation{
-	Tag: "session", Summary: "Signs a browser in and sets the session cookie.",
+	Tag: "sign-in", Summary: "Signs a browser in and sets the session cookie.",
 	Args: []web.Param{web.ProofArg}, Body: web.BodyOf("Login"),
 	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")},
 	Fails: []int{400, 401, 403, 429, 503}, Serve: login,

@@ -461,8 +461,8 @@ func (v *ShownIdentity) Fields(s *field.Set) {
 		Says("When it was last used to sign in, to the minute.", `"2026-02-03T04:05:00.000Z"`)
 }
 
-var ListIdentities = web.ListOp("session",
-	"Lists the accounts at issuers of OpenID Connect that the caller's account is linked to.",
+var ListIdentities = web.ListOp("sign-in",
+	"Lists the accounts at sign-in services that the caller's account is linked to.",
 	"A page of identities.", "Identity", listIdentities)
 
 func listIdentities(c *web.Request) error {
@@ -488,7 +488,7 @@ func (f *LinkAddress) Fields(s *field.Set) {
 }
 
 var LinkIdentity = web.Operation{
-	Tag: "session", Summary: "Starts to link the account to one at the issuer; only for a browser that is signed in.",
+	Tag: "sign-in", Summary: "Starts to link the account to one at the sign-in service.",
 	Body:  web.BodyOf("IdentityLink"),
 	Reply: web.Reply{Status: 200, Doc: "Where to go on.", Body: web.DataOf("IdentityAddress")},
 	Fails: []int{404, 503}, Serve: linkIdentity,
@@ -506,7 +506,7 @@ func linkIdentity(c *web.Request) error {
 	return c.RespondData(http.StatusOK, &LinkAddress{at})
 }
 
-var RemoveIdentity = web.DoneOp("session",
+var RemoveIdentity = web.DoneOp("sign-in",
 	"Removes a linked identity and ends the sessions that came from it.", removeIdentity, 404, 409)
 
 func removeIdentity(c *web.Request) error {

@@ -203,7 +203,7 @@ func checkPasskey(c *web.Request, k grant.Ticket, answer string) (*people.User, 
 }
 
 var AskPasskey = web.Operation{
-	Tag: "session",
+	Tag: "sign-in",
 	Summary: "Begins a sign-in with a passkey, without a name. " +
 		"In a browser that is signed in, it begins a confirmation.",
 	Reply: web.Reply{
@@ -244,7 +244,7 @@ func (f *PasskeyForm) Fields(s *field.Set) {
 }
 
 var PasskeyLogin = web.Operation{
-	Tag: "session", Summary: "Signs a browser in with a passkey.",
+	Tag: "sign-in", Summary: "Signs a browser in with a passkey.",
 	Body: web.BodyOf("PasskeyLogin"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")},
 	Fails: []int{401, 403, 429, 503}, Serve: passkeyLogin,
 }
@@ -286,9 +286,9 @@ var passkeys = &web.Resource[people.Passkey, *ShownPasskey]{
 }
 
 var (
-	ListPasskeys  = web.ListOp("session", "Lists the caller's passkeys.", "A page of passkeys.", "Passkey", passkeys.List)
-	RemovePasskey = web.DoneOp("session", "Removes a passkey.", passkeys.Remove, 404)
-	EditPasskey   = web.EditOp("session", "Renames a passkey.", "The passkey.", "Passkey", editPasskey, 404)
+	ListPasskeys  = web.ListOp("sign-in", "Lists the caller's passkeys.", "A page of passkeys.", "Passkey", passkeys.List)
+	RemovePasskey = web.DoneOp("sign-in", "Removes a passkey.", passkeys.Remove, 404)
+	EditPasskey   = web.EditOp("sign-in", "Renames a passkey.", "The passkey.", "Passkey", editPasskey, 404)
 )
 
 func editPasskey(c *web.Request) error {
@@ -301,7 +301,7 @@ func editPasskey(c *web.Request) error {
 }
 
 var OfferPasskey = web.Operation{
-	Tag: "session", Summary: "Begins to add a passkey.",
+	Tag: "sign-in", Summary: "Begins to add a passkey.",
 	Reply: web.Reply{Status: 200, Doc: "What the browser needs to make the passkey.", Body: web.BodyOf("PasskeyRequest")},
 	Serve: offerPasskey,
 }
@@ -344,7 +344,7 @@ func (f *NewPasskeyForm) Fields(s *field.Set) {
 }
 
 var AddPasskey = web.Operation{
-	Tag: "session", Summary: "Adds a passkey. From then on, the password alone does not sign in.",
+	Tag: "sign-in", Summary: "Adds a passkey. From then on, the password alone does not sign in.",
 	Body: web.BodyOf("PasskeyCreate"),
 	Reply: web.Reply{
 		Status: 201, Doc: "The passkey, and recovery codes if the account had none. They are shown only once.",

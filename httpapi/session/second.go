@@ -90,7 +90,7 @@ func (f *StepForm) Fields(s *field.Set) {
 }
 
 var SecondFactor = web.Operation{
-	Tag: "session", Summary: "Signs a browser in with the second step, after the password.",
+	Tag: "sign-in", Summary: "Signs a browser in with the second step, after the password.",
 	Body: web.BodyOf("SecondFactor"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")},
 	Fails: []int{401, 403, 429, 503}, Serve: secondFactor,
 }

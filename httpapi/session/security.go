@@ -33,7 +33,7 @@ func (v *ShownSecurity) Fields(s *field.Set) {
 	s.Number("recoveryCodes", &v.recovery, 0, people.RecoveryCodes).Says("Number of unused recovery codes.", `10`)
 }
 
-var ReadSecurity = web.ReadOp("session",
+var ReadSecurity = web.ReadOp("sign-in",
 	"Reads how the caller's account signs in.", "How it signs in.", "Security", readSecurity)
 
 func readSecurity(c *web.Request) error {
@@ -64,7 +64,7 @@ func readSecurity(c *web.Request) error {
 var secretText = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 var OfferCodes = web.Operation{
-	Tag: "session", Summary: "Makes a secret for one-time codes. Nothing is stored until it is confirmed with a code.",
+	Tag: "sign-in", Summary: "Makes a secret for one-time codes. Nothing is stored until it is confirmed with a code.",
 	Reply: web.Reply{Status: 200, Doc: "The secret, for an authenticator app.", Body: web.BodyOf("CodesOffer")},
 	Serve: offerCodes,
 }
@@ -104,7 +104,7 @@ func (f *CodesForm) Fields(s *field.Set) {
 }
 
 var SetCodes = web.Operation{
-	Tag: "session", Summary: "Turns one-time codes on, or replaces their secret.",
+	Tag: "sign-in", Summary: "Turns one-time codes on, or replaces their secret.",
 	Body: web.BodyOf("Codes"),
 	Reply: web.Reply{
 		Status: 200, Doc: "New recovery codes, if the account had none. They are shown only once.",
@@ -127,7 +127,7 @@ func setCodes(c *web.Request) error {
 	})
 }
 
-var ClearCodes = web.DoneOp("session", "Turns one-time codes off.", clearCodes, 404)
+var ClearCodes = web.DoneOp("sign-in", "Turns one-time codes off.", clearCodes, 404)
 
 func clearCodes(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.ClearCodes(tx, c.Owner()) }); err != nil {
@@ -137,7 +137,7 @@ func clearCodes(c *web.Request) error {
 }
 
 var RenewRecovery = web.Operation{
-	Tag: "session", Summary: "Replaces the recovery codes.",
+	Tag: "sign-in", Summary: "Replaces the recovery codes.",
 	Reply: web.Reply{Status: 200, Doc: "The new ones. They are shown only once.", Body: web.BodyOf("RecoveryCodes")},
 	Fails: []int{409}, Serve: renewRecovery,
 }

@@ -83,7 +83,7 @@ func address(c *web.Request) string {
 	return c.Addr.String()
 }
 
-var Logout = web.DoneOp("session", "Ends the calling browser's session.", logout, 403)
+var Logout = web.DoneOp("sign-in", "Ends the calling browser's session.", logout, 403)
 
 func logout(c *web.Request) error {
 	if err := endSession(c); err != nil {
@@ -134,7 +134,7 @@ func (v *ShownSession) Fields(s *field.Set) {
 	s.Time("expiresAt", &v.Expires, field.Always).Says("When it ends if it is not used.", `"2026-02-01T03:04:05.678Z"`)
 }
 
-var ListSessions = web.ListOp("session",
+var ListSessions = web.ListOp("sign-in",
 	"Lists the browsers that are signed in.", "A page of sessions.", "Session", listSessions)
 
 func listSessions(c *web.Request) error {
@@ -146,7 +146,7 @@ func listSessions(c *web.Request) error {
 		})
 }
 
-var RemoveSession = web.DoneOp("session", "Ends a session.", removeSession, 404)
+var RemoveSession = web.DoneOp("sign-in", "Ends a session.", removeSession, 404)
 
 func removeSession(c *web.Request) error {
 	id, err := c.IDArg("session")
@@ -165,7 +165,7 @@ func removeSession(c *web.Request) error {
 	return c.RespondOK()
 }
 
-var RemoveSessions = web.DoneOp("session", "Ends all sessions except that of the request.", removeSessions)
+var RemoveSessions = web.DoneOp("sign-in", "Ends all sessions except that of the request.", removeSessions)
 
 func removeSessions(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {

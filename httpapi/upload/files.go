@@ -25,7 +25,7 @@ var UploadFiles = web.Operation{
 		Status: 201, Doc: "The record of the file. For several files, a list in files.", Body: web.BodyOf("Uploaded"),
 	},
 	Fails: []int{409},
-	Plain: web.BareAddress, Serve: uploadFiles,
+	Plain: web.BareAddress, Headers: []string{"Location"}, Serve: uploadFiles,
 }
 
 // uploadFiles takes files in a form.

@@ -11,8 +11,8 @@ import (
 )
 
 var SetPoster = web.Operation{
-	Tag: "files", Summary: "Gives a film a picture for its thumbnail: a JPEG, PNG, GIF or WebP of at most 512 KiB. The " +
-		"server cannot decode films, so clients send one. It is kept with the other thumbnails and may get lost.",
+	Tag: "files", Summary: "Gives a film a picture for its thumbnail. The body is a JPEG, PNG, GIF or WebP of at most " +
+		"512 KiB. The server cannot decode films, so clients send one. It is kept with the other thumbnails and may get lost.",
 	Body: &web.Content{Media: "application/octet-stream"}, Reply: web.DoneReply, Fails: []int{404}, Serve: setPoster,
 }
 

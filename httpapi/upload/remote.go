@@ -214,7 +214,7 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 }
 
 var StartRemoteUpload = web.Operation{
-	Tag: "remote upload", Summary: "Makes the server fetch files from addresses in the background. Either all of them " +
+	Tag: "upload-from-address", Summary: "Makes the server fetch files from addresses in the background. Either all of them " +
 		"are queued, or none. At most 100 can be waiting.",
 	Body:  web.BodyOf("RemoteUploadCreate"),
 	Reply: web.Reply{Status: 202, Doc: "The queued remote uploads.", Body: web.ListOf("RemoteUpload")},
@@ -363,7 +363,7 @@ func showFetches(c *web.Request, tx *kv.Tx, all []jobs.Fetch) (shown []*ShownFet
 }
 
 var ListRemoteUploads = web.Operation{
-	Tag: "remote upload",
+	Tag: "upload-from-address",
 	Summary: "Lists the files that the server is fetching or has fetched, newest first. A key without the scope read " +
 		"sees only those that it requested. Clients may use this to check a key of any scope.",
 	Reply: web.Reply{Status: 200, Doc: "The remote uploads.", Body: web.ListOf("RemoteUpload")}, Serve: listRemoteUploads,
@@ -429,7 +429,7 @@ func answerFetch(c *web.Request, id record.ID) error {
 }
 
 var ReadRemoteUpload = web.ReadOp(
-	"remote upload", "Shows the state and the result of a remote upload.", "The remote upload.", "RemoteUpload",
+	"upload-from-address", "Shows the state and the result of a remote upload.", "The remote upload.", "RemoteUpload",
 	readRemoteUpload, 404,
 )
 
@@ -458,7 +458,7 @@ func (f *FetchAction) Fields(s *field.Set) {
 }
 
 var DecideRemoteUpload = web.Operation{
-	Tag: "remote upload", Summary: "Cancels or retries a remote upload.",
+	Tag: "upload-from-address", Summary: "Cancels or retries a remote upload.",
 	Body:  web.BodyOf("RemoteUploadDecision"),
 	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")},
 	Fails: []int{404, 409}, Serve: decideRemoteUpload,
@@ -495,7 +495,7 @@ func decideRemoteUpload(c *web.Request) error {
 }
 
 var RemoveRemoteUpload = web.DoneOp(
-	"remote upload", "Forgets a remote upload, and cancels it if it has not ended. Its file stays.", removeRemoteUpload,
+	"upload-from-address", "Forgets a remote upload, and cancels it if it has not ended. Its file stays.", removeRemoteUpload,
 	404,
 )
 
@@ -517,7 +517,7 @@ func removeRemoteUpload(c *web.Request) error {
 }
 
 var ClearRemoteUploads = web.DoneOp(
-	"remote upload", "Forgets all remote uploads that have ended. Their files stay.", clearRemoteUploads,
+	"upload-from-address", "Forgets all remote uploads that have ended. Their files stay.", clearRemoteUploads,
 )
 
 func clearRemoteUploads(c *web.Request) error {

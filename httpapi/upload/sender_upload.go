@@ -18,7 +18,8 @@ const aboutSentItem = "When the upload is complete, the headers X-Kist-Item and 
 	"the id of the item and its status."
 
 var DescribeSending = web.Operation{
-	Tag: "public", Summary: "Describes the supported parts of the protocol for resumable uploads (tus).",
+	Headers: ofTus,
+	Tag:     "public", Summary: "Describes the supported parts of the protocol for resumable uploads (tus).",
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusSending),
 }
 
@@ -31,7 +32,8 @@ var sendingKey = web.Param{
 }
 
 var BeginSending = web.Operation{
-	Tag: "public",
+	Headers: append([]string{"Location"}, ofSentUpload...),
+	Tag:     "public",
 	Summary: "Starts a resumable upload to an upload link. Location has its secret address. A body has the first " +
 		"bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
 	Args: append([]web.Param{

@@ -84,6 +84,17 @@ func tusMetadata(doc string) web.Param {
 	}
 }
 
+// ofTusState are the headers that tell the state of an upload; those of a complete one differ.
+func ofTusState(complete ...string) []string {
+	return append(complete, "Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires")
+}
+
+var (
+	ofOwnUpload  = ofTusState("X-Kist-Id", "X-Kist-Slug", "X-Kist-Url")
+	ofSentUpload = ofTusState("X-Kist-Item", "X-Kist-Status")
+	ofTus        = []string{"Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"}
+)
+
 const aboutUploadedFile = "When the upload is complete, the headers X-Kist-Id, X-Kist-Slug and X-Kist-Url of the " +
 	"answer have the file's id, slug and address."
 
@@ -93,7 +104,8 @@ var tusDescribed = web.Reply{
 }
 
 var DescribeTus = web.Operation{
-	Tag: "tus", Summary: "Describes the supported parts of the protocol for resumable uploads.",
+	Headers: ofTus,
+	Tag:     "tus", Summary: "Describes the supported parts of the protocol for resumable uploads.",
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusExtensions),
 }
 
@@ -277,7 +289,8 @@ func answerUpload(c *web.Request, status int, u *inbox.Upload) error {
 }
 
 var ReadUpload = web.Operation{
-	Tag: "tus",
+	Headers: ofOwnUpload,
+	Tag:     "tus",
 	Summary: "Shows the state of a resumable upload and, for a day, the resulting file. HEAD with Tus-Resumable ends a " +
 		"request that is still sending bytes. 423 means that the client must ask again later.",
 	Reply: web.Reply{Status: 200, Doc: "The state of the upload.", Body: web.DataOf("ResumableUpload")},
@@ -286,7 +299,8 @@ var ReadUpload = web.Operation{
 }
 
 var ReadSending = web.Operation{
-	Tag: "public",
+	Headers: ofSentUpload,
+	Tag:     "public",
 	Summary: "Shows the state of the upload and, for a day, the resulting item. HEAD with Tus-Resumable ends a request " +
 		"that is still sending bytes. 423 means that the client must ask again later.",
 	Reply: web.Reply{Status: 200, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")},
@@ -326,13 +340,15 @@ func respondSettled(c *web.Request, answer func(*inbox.Upload) error) error {
 }
 
 var OverrideUpload = web.Operation{
-	Tag: "tus", Summary: "Runs the method in X-HTTP-Method-Override, for clients that can only use GET and POST.",
+	Headers: ofOwnUpload,
+	Tag:     "tus", Summary: "Runs the method in X-HTTP-Method-Override. It is for clients with GET and POST alone.",
 	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
 	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{403, 404, 405, 409, 410, 412, 460}, Tus: true, Serve: tus(overrideUpload),
 }
 
 var OverrideSending = web.Operation{
-	Tag: "public", Summary: "Runs the method in X-HTTP-Method-Override, for clients that can only use GET and POST.",
+	Headers: ofSentUpload,
+	Tag:     "public", Summary: "Runs the method in X-HTTP-Method-Override. It is for clients with GET and POST alone.",
 	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
 	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{
 		403, 404, 405, 409, 410, 412, 429, 460, 503, 507,
@@ -440,7 +456,8 @@ func readUploadOptions(c *web.Request) (b uploadOptions, err error) {
 }
 
 var BeginUpload = web.Operation{
-	Tag: "tus", Summary: "Starts a resumable upload. Location has its address. A body has the first bytes. " + aboutUploadedFile,
+	Headers: append([]string{"Location"}, ofOwnUpload...),
+	Tag:     "tus", Summary: "Starts a resumable upload. Location has its address. A body has the first bytes. " + aboutUploadedFile,
 	Args: []web.Param{
 		tusArgs.version, tusArgs.length,
 		{
@@ -672,7 +689,8 @@ func current(u *inbox.Upload, err error) (*inbox.Upload, error) {
 }
 
 var ContinueUpload = web.Operation{
-	Tag: "tus", Summary: "Adds bytes to a resumable upload. This ends another request that adds bytes to it. " + aboutUploadedFile,
+	Headers: ofOwnUpload,
+	Tag:     "tus", Summary: "Adds bytes to a resumable upload. This ends another request that adds bytes to it. " + aboutUploadedFile,
 	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
 	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil},
 	Fails: []int{403, 404, 409, 410, 412, 460}, Tus: true,
@@ -680,7 +698,8 @@ var ContinueUpload = web.Operation{
 }
 
 var ContinueSending = web.Operation{
-	Tag: "public", Summary: "Adds bytes to the upload. This ends another request that adds bytes to it. " + aboutSentItem,
+	Headers: ofSentUpload,
+	Tag:     "public", Summary: "Adds bytes to the upload. This ends another request that adds bytes to it. " + aboutSentItem,
 	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
 	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil},
 	Fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507},

@@ -3,27 +3,39 @@ package web
 import (
 	"net/http"
 	"slices"
+
+	"kist/kv/record"
 )
 
 // An Operation is a handler with its description for the OpenAPI document. It is declared
 // next to the handler. The table of routes says at which path it is served, and to whom.
 type Operation struct {
-	Tag, Summary    string
+	Tag, Summary    string  // the summary is its first sentence; the description has the others
 	Args            []Param // in addition to those of the path, which are texts
 	Body            *Content
 	Reply           Reply
-	Fails           []int  // statuses in addition to those of the access and the body
-	Slugs           bool   // visitors could guess the slugs in its path
-	Uncounted       bool   // a body of a stranger does not count as a change: a token or code bounds it, or it is not read
-	Plain           string // what its answer is for clients that prefer text; "" if it is JSON for all
-	AtContentOrigin bool   // also served at the origin for content
-	Deprecated      bool   // kept for clients that use it; another operation does the same
-	Tus             bool   // part of the tus protocol: every answer has its version
-	Once            string // what it makes, if the answer has secrets, which are never stored
+	Fails           []int    // statuses in addition to those of the access and the body
+	Slugs           bool     // visitors could guess the slugs in its path
+	Uncounted       bool     // a body of a stranger does not count as a change: a token or code bounds it, or it is not read
+	Plain           string   // what its answer is for clients that prefer text; "" if it is JSON for all
+	AtContentOrigin bool     // also served at the origin for content
+	Deprecated      bool     // kept for clients that use it; another operation does the same
+	Tus             bool     // part of the tus protocol: every answer has its version
+	At              string   // below which what it makes can be read; "" if it cannot
+	Headers         []string // of its answer, besides those that follow from other fields
+	Once            string   // what it makes, if the answer has secrets, which are never stored
 	Serve           func(*Request) error
 	// Finds fails with a Missing error if nothing is at the address that the caller may see. It counts nothing and checks
 	// no password. Without it, nobody is redirected to the address from one that was pasted with a slash or a sign.
 	Finds func(*Request) error
+}
+
+// TagOf is the group of the operations on records of a kind.
+func TagOf(k *record.Kind) string {
+	if k == record.Links {
+		return "short-links"
+	}
+	return k.Path
 }
 
 // By returns the operation with its handler, for handlers that are methods of a server.

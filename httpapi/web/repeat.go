@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"time"
@@ -96,13 +97,29 @@ func (c *Request) respondBody(body []byte) error {
 // respondCreated answers with text if the client prefers that and the operation has it.
 func (c *Request) respondCreated(write func(dst []byte) ([]byte, error)) error {
 	if !c.W.Plain {
-		return c.Respond(c.Status, write)
+		return c.Respond(c.Status, func(dst []byte) ([]byte, error) {
+			start := len(dst)
+			dst, err := write(dst)
+			c.locate(dst[min(start, len(dst)):])
+			return dst, err
+		})
 	}
 	text, err := write(nil)
 	if err != nil {
 		return err
 	}
 	return c.RespondText(string(text))
+}
+
+// locate gives the answer the address of the one thing that was made (RFC 9110, section 10.2.2).
+// The answer begins with the thing, and the thing with its id.
+func (c *Request) locate(body []byte) {
+	before, after, found := bytes.Cut(body, []byte(`"id":"`))
+	id, _, ended := bytes.Cut(after, []byte{'"'})
+	if c.At == "" || !found || !ended || bytes.ContainsRune(before, '[') {
+		return
+	}
+	c.W.Header()["Location"] = []string{c.Site.Prefix() + c.At + "/" + string(id)}
 }
 
 // AnsweredBefore is the error for the repeat of a request whose answer had secrets. The answer

@@ -30,6 +30,7 @@ type Request struct {
 	counted counted // of Site.Limits.Changes or Sent
 
 	Status int     // that the operation answers with
+	At     string  // below which what the operation makes can be read; "" if it cannot
 	Repeat *Repeat // nil without an Idempotency-Key
 }
 
