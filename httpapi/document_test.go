@@ -77,13 +77,21 @@ func makeDocument() ([]byte, error) {
 	)
 	maybe := shapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, showing)
 	maybe["nullable"] = true
+	var codes []string
+	for _, c := range web.ErrorCodes {
+		codes = append(codes, c.Code)
+	}
 	nameEnums(maybe)
 	d.schemas["MaybeFile"] = maybe
 	d.schemas["Error"] = members(web.Object{
 		"error": web.Object{
 			"type": "string", "description": "A sentence for a person.", "example": "There is no such note.",
 		},
-		"code": web.Object{"type": "string", "description": "A word for a program.", "example": "not_found"},
+		"code": web.Object{
+			"type": "string", "example": "not_found", "x-extensible-enum": codes,
+			"description": "A word for a program. Later versions may have more; the status says what to do about an unknown " +
+				"one. The handbook lists their meanings on the page error-codes.",
+		},
 		"fields": web.Object{
 			"type": "object", "additionalProperties": web.Object{"type": "string"},
 			"description": "With 422: what is wrong, by field.", "example": web.Object{},

@@ -241,6 +241,11 @@ func (a *App) KeepsRules(req *http.Request, got *Answer) {
 			a.Errorf("%s %s -> %d: the sentence begins with the name of a member: %s", req.Method, path, got.Status, text)
 		}
 	}
+	if !slices.ContainsFunc(web.ErrorCodes, func(c web.ErrorCode) bool {
+		return c.Code == code && slices.Contains(c.Statuses, got.Status)
+	}) {
+		a.Errorf("%s %s -> %d: the table of codes does not have %s with this status", req.Method, path, got.Status, code)
+	}
 	if text == "" || code == "" || e["requestId"] != got.Header.Get("X-Request-Id") ||
 		fields != (got.Status == http.StatusUnprocessableEntity) {
 		a.Errorf("%s %s -> %d: the error is not of the one shape: %s", req.Method, path, got.Status, CutText(got.Body))

@@ -18,7 +18,7 @@ var UploadNamed = web.Operation{
 	Args: append([]web.Param{web.IdempotencyArg}, queryFields...), Body: web.BytesOf(),
 	Reply: web.Reply{Status: http.StatusCreated, Doc: "The record of the file.", Body: web.BodyOf("Uploaded")},
 	Fails: []int{409, 415},
-	Plain: web.BareAddress, Serve: uploadNamed,
+	Plain: web.BareAddress, Headers: []string{"Location"}, Serve: uploadNamed,
 }
 
 // queryFields are the fields of an upload that may be in the query. Addresses are logged, so a password may not.
