@@ -664,7 +664,7 @@ func tooLarge(c *web.Request, r *record.Record, media string) bool {
 // Shrinks reports whether files of the media type can have thumbnails.
 func Shrinks(media string) bool {
 	switch media {
-	case "image/jpeg", "image/png", "image/gif", "image/webp":
+	case "image/jpeg", "image/png", "image/gif", "image/webp", "image/bmp":
 		return true
 	}
 	return false

@@ -13,6 +13,7 @@ import (
 	"image/png"
 	"io"
 
+	"golang.org/x/image/bmp"
 	"golang.org/x/image/webp"
 )
 
@@ -67,7 +68,11 @@ func readHeader(r *io.SectionReader) (header, error) {
 	case bytes.HasPrefix(magic, []byte("GIF87a")), bytes.HasPrefix(magic, []byte("GIF89a")):
 		config, h.decode, details = gif.DecodeConfig, gif.Decode, (*header).gif
 	case n >= 16 && string(magic[:4]) == "RIFF" && string(magic[8:15]) == "WEBPVP8":
-		config, h.decode, details = webp.DecodeConfig, decodeWebP, (*header).webp
+		r = firstFrame(r)
+		config, details = webp.DecodeConfig, (*header).webp
+		h.decode = func(io.Reader) (image.Image, error) { return decodeWebP(buffered(r)) }
+	case bytes.HasPrefix(magic, []byte("BM")) && n >= 30:
+		config, h.decode, details = bmp.DecodeConfig, bmp.Decode, (*header).bmp
 	default:
 		return header{}, refuse("not a picture in a known format")
 	}
@@ -123,6 +128,20 @@ func (h *header) png(r *io.SectionReader) error {
 // not within the picture.
 func (h *header) gif(*io.SectionReader) error {
 	h.memory = 2 * h.pixels()
+	return nil
+}
+
+// bmp counts four bytes for each pixel. The pixels are not compressed, so a short file does not have them.
+func (h *header) bmp(r *io.SectionReader) error {
+	var head [30]byte
+	if _, err := r.ReadAt(head[:], 0); err != nil {
+		return err
+	}
+	bits := int64(binary.LittleEndian.Uint16(head[28:]))
+	if r.Size() < h.pixels()*bits/8 {
+		return refuse("the file is cut off")
+	}
+	h.memory = 4 * h.pixels()
 	return nil
 }
 

@@ -40,10 +40,10 @@ func encodeICO(pictures ...inICO) []byte {
 	return append(list, content...)
 }
 
-// bmp is a bitmap of so many bits a pixel, as ICO files have them, whose
+// dib is a bitmap of so many bits a pixel, as ICO files have them, whose
 // pixels are made by at: for up to 8 bits the place in the palette, otherwise
 // a colour. Those for which blank says so are transparent by the mask.
-func bmp(w, h, depth int, palette []color.NRGBA, at func(x, y int) uint32, blank func(x, y int) bool) []byte {
+func dib(w, h, depth int, palette []color.NRGBA, at func(x, y int) uint32, blank func(x, y int) bool) []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, bmpHead)
 	b = le.AppendUint32(b, uint32(w))
@@ -134,15 +134,15 @@ func TestICOBitmaps(t *testing.T) {
 		index, colour, blank := quarters(w, h)
 		solid := func(x, y int) uint32 { return colour(x, y) | 0xff<<24 }
 		for name, data := range map[string][]byte{
-			"4":                   bmp(w, h, 4, palette, index, blank),
-			"8":                   bmp(w, h, 8, palette, index, blank),
-			"24":                  bmp(w, h, 24, nil, colour, blank),
-			"32":                  bmp(w, h, 32, nil, colour, nil),
-			"32 and another mask": bmp(w, h, 32, nil, colour, func(x, y int) bool { return !blank(x, y) }),
-			"32 without alpha":    bmp(w, h, 32, nil, func(x, y int) uint32 { return colour(x, y) &^ (0xff << 24) }, blank),
-			"32 opaque, a mask":   bmp(w, h, 32, nil, solid, nil),
-			"24 without a mask":   bmp(w, h, 24, nil, colour, nil),
-			"1, of the first half": bmp(w, h, 1, palette[:2], func(x, y int) uint32 {
+			"4":                   dib(w, h, 4, palette, index, blank),
+			"8":                   dib(w, h, 8, palette, index, blank),
+			"24":                  dib(w, h, 24, nil, colour, blank),
+			"32":                  dib(w, h, 32, nil, colour, nil),
+			"32 and another mask": dib(w, h, 32, nil, colour, func(x, y int) bool { return !blank(x, y) }),
+			"32 without alpha":    dib(w, h, 32, nil, func(x, y int) uint32 { return colour(x, y) &^ (0xff << 24) }, blank),
+			"32 opaque, a mask":   dib(w, h, 32, nil, solid, nil),
+			"24 without a mask":   dib(w, h, 24, nil, colour, nil),
+			"1, of the first half": dib(w, h, 1, palette[:2], func(x, y int) uint32 {
 				return index(x, y) & 1
 			}, func(_, y int) bool { return y >= h/2 }),
 		} {
@@ -201,7 +201,7 @@ func TestICOChoice(t *testing.T) {
 // Data that is not a picture, or too large a picture, makes no icon.
 func TestNoIcon(t *testing.T) {
 	square := func(int, int) uint32 { return 0 }
-	whole := bmp(16, 16, 32, nil, square, nil)
+	whole := dib(16, 16, 32, nil, square, nil)
 	changed := func(at int, b ...byte) []byte {
 		c := bytes.Clone(whole)
 		copy(c[at:], b)
@@ -243,8 +243,8 @@ func TestNoIcon(t *testing.T) {
 		"bitmap of 16 bits":      changed(14, 16),
 		"bitmap of 0 bits":       changed(14, 0),
 		"bitmap, packed":         changed(16, 1),
-		"bitmap without palette": encodeICO(inICO{16, 8, bmp(1, 1, 8, nil, square, nil)}),
-		"colour out of palette": encodeICO(inICO{16, 8, bmp(16, 16, 8, []color.NRGBA{red}, func(int, int) uint32 {
+		"bitmap without palette": encodeICO(inICO{16, 8, dib(1, 1, 8, nil, square, nil)}),
+		"colour out of palette": encodeICO(inICO{16, 8, dib(16, 16, 8, []color.NRGBA{red}, func(int, int) uint32 {
 			return 1
 		}, nil)}),
 	} {
@@ -435,14 +435,14 @@ func seedIcons(t testing.TB) map[string][]byte {
 	return map[string][]byte{
 		"png":     filled(t, 8, 8, red),
 		"ico-png": encodeICO(inICO{8, 32, filled(t, 8, 8, red)}),
-		"ico-1": encodeICO(inICO{8, 1, bmp(8, 6, 1, palette[:2], func(x, y int) uint32 {
+		"ico-1": encodeICO(inICO{8, 1, dib(8, 6, 1, palette[:2], func(x, y int) uint32 {
 			return index(x, y) & 1
 		}, blank)}),
-		"ico-4":    encodeICO(inICO{8, 4, bmp(8, 6, 4, palette, index, blank)}),
-		"ico-8":    encodeICO(inICO{8, 8, bmp(8, 6, 8, palette, index, blank)}),
-		"ico-24":   encodeICO(inICO{8, 24, bmp(8, 6, 24, nil, colour, blank)}),
-		"ico-32":   encodeICO(inICO{8, 32, bmp(8, 6, 32, nil, colour, nil)}),
-		"ico-two":  encodeICO(inICO{8, 32, []byte(strings.Repeat("x", 50))}, inICO{8, 4, bmp(8, 6, 4, palette, index, nil)}),
+		"ico-4":    encodeICO(inICO{8, 4, dib(8, 6, 4, palette, index, blank)}),
+		"ico-8":    encodeICO(inICO{8, 8, dib(8, 6, 8, palette, index, blank)}),
+		"ico-24":   encodeICO(inICO{8, 24, dib(8, 6, 24, nil, colour, blank)}),
+		"ico-32":   encodeICO(inICO{8, 32, dib(8, 6, 32, nil, colour, nil)}),
+		"ico-two":  encodeICO(inICO{8, 32, []byte(strings.Repeat("x", 50))}, inICO{8, 4, dib(8, 6, 4, palette, index, nil)}),
 		"ico-bomb": encodeICO(inICO{0, 32, append(pngHead(30_000, 30_000, 8, 6, 1), pngChunk("IDAT", nil)...)}),
 		"svg":      []byte("<svg xmlns='http://www.w3.org/2000/svg'/>"),
 	}

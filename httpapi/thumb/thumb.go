@@ -1,4 +1,4 @@
-// Package thumb makes small versions of JPEG, PNG, GIF and WebP pictures and stores them in a folder. It does the
+// Package thumb makes small versions of JPEG, PNG, GIF, WebP and BMP pictures and stores them in a folder. It does the
 // same with the icons of sites, which may also be ICO files.
 //
 // Files are hostile. A picture is decoded only if its header shows that this takes at most 200 MiB and that the
@@ -8,7 +8,8 @@
 //	       CMYK 26; RGB 29
 //	PNG    40 million; 26 with 16 bits a sample or interlaced
 //	GIF    40 million; only the first frame of an animation
-//	WebP   40 million; 12 lossless; 8 lossy with alpha; no animations
+//	WebP   40 million; 12 lossless; 8 lossy with alpha; only the first frame of an animation
+//	BMP    40 million; uncompressed
 //
 // One picture is decoded at a time, and only a few can wait. The decoders are those of the standard library and
 // golang.org/x/image; if one panics, there is no thumbnail. Each content has a file with its thumbnail or with the
