@@ -715,7 +715,7 @@ func TestBookmarksForOthers(t *testing.T) {
 		"favourite":   {"url": "https://example.org/star", "isFavorite": true},
 		"picture":     {"url": "https://example.org/picture", "imageUrl": "https://example.org/p.png?a=1&b=2"},
 		"public":      {"url": "https://example.org/public", "isPublic": true},
-		"other words": {"url": "https://example.org/日本", "title": "日本 – ‏عربي", "description": "🙂"},
+		"other words": {"url": "https://example.org/日本", "title": "日本 – \u200fعربي", "description": "🙂"},
 	}
 	for form, read := range map[transfer.Form]format.Format{
 		transfer.HTML: format.Netscape, transfer.JSON: format.Karakeep,
