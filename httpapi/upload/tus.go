@@ -793,6 +793,9 @@ func lengthOf(c *web.Request) (int64, error) {
 		return -1, nil
 	}
 	n, err := number(all)
+	if errors.Is(err, strconv.ErrRange) { // too large for everybody; n is the largest number
+		return n, nil
+	}
 	if err != nil {
 		return 0, badTus("Upload-Length must be a whole number that is not negative.")
 	}

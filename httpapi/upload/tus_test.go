@@ -281,7 +281,7 @@ func TestTusRefuses(t *testing.T) {
 		"negative":            {400, "malformed", "", []string{"Upload-Length", "-1"}},
 		"signed":              {400, "malformed", "", []string{"Upload-Length", "+1"}},
 		"fraction":            {400, "malformed", "", []string{"Upload-Length", "1.0"}},
-		"beyond 64 bits":      {400, "malformed", "", []string{"Upload-Length", "9223372036854775808"}},
+		"beyond 64 bits":      {413, "too_large", "", []string{"Upload-Length", "9223372036854775808"}},
 		"too long":            {413, "too_large", "", []string{"Upload-Length", "1001"}},
 		"largest number":      {413, "too_large", "", []string{"Upload-Length", "9223372036854775807"}},
 		"both lengths":        {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Defer-Length", "1"}},
