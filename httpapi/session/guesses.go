@@ -68,6 +68,11 @@ func check(c *web.Request, g Guess, compare func(people.Seat) (bool, error)) (ri
 	}
 
 	which, wait := tries.Settle(now, right, limits...)
+	if !right {
+		for range g.Or { // each of them was a guess
+			tries.Settle(now, false, limits...)
+		}
+	}
 	switch {
 	case which < 0:
 		return right, nil
