@@ -49,7 +49,7 @@ func TestPosters(t *testing.T) {
 	is.Equal(width(a.Get("/t/"+slug+"?size=small")), 256)
 	page := string(a.Guest().See("GET", "/v/"+slug, "Accept", "text/html").Want(200).Body)
 	is.True(strings.Contains(page, `poster="/t/`+slug+`"`))
-	is.True(strings.Contains(page, `/t/`+slug+`">`))
+	is.True(strings.Contains(page, `/t/`+slug+`?size=card">`))
 	is.True(strings.Contains(page, `<meta property="og:video" content="`+a.Server.Base+`/x/`+slug+`">`))
 	again := a.Upload(nil, film).Want(201).Text("slug")
 	a.Get("/t/" + again).Want(204) // the same content in another file
