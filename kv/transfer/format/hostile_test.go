@@ -38,6 +38,9 @@ func TestMemoryOfHostileEntries(t *testing.T) {
 		{"tags of an entry", Wallabag, `[{"url":"https://example.org","title":"x","tags":[` + many(`"",`) + `""]}]`},
 		{"lists of an entry", Wallabag, `[{"url":"https://example.org","title":"x","other":[` + many(`[],`) + `[]]}]`},
 		{"members of an entry", Wallabag, `[{"url":"https://example.org","title":"x"` + many(`,"a":{}`) + `}]`},
+		{"parts of a recipe", Mealie, `{"name":"x","recipeIngredient":[` + many(`"a",`) + `""]}`},
+		{"steps of a recipe", Paprika, `{"name":"x","directions":"` + many(`a\n`) + `"}`},
+		{"shelves of a game", Grouvee, "name,shelves\nx,\"{" + line(`""a"":{},`) + "\"\"b\"\":1}\"\n"},
 		{"entries", Wallabag, "[" + many("[],") + "[]]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

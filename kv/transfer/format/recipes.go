@@ -80,6 +80,9 @@ func (m *markdown) block(t string) {
 // lines are the lines of a text, each an item or a step; one that ends with a colon is a heading.
 func (m *markdown) lines(t string, each func(string)) {
 	for line := range strings.Lines(t) {
+		if m.text.Len() > record.MaxContent { // the rest is cut
+			return
+		}
 		line = clean(line)
 		if strings.HasSuffix(line, ":") {
 			m.heading(line)
