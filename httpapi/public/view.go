@@ -633,18 +633,25 @@ func hasThumb(c *web.Request, r *record.Record, media string) bool {
 	return !errors.Is(err, thumb.ErrNone)
 }
 
-// cardSize is the size in pixels of the picture that link previews show of a file that hasThumb; zero if it is still
-// being made.
+// cardSize is the size in pixels of the picture that link previews show of a file that hasThumb; zero if it is unknown.
 func cardSize(c *web.Request, r *record.Record, media string) (width, height int) {
-	find := func() (*thumb.Thumb, error) { return c.Site.Thumbs.Poster(r.Owner, r.ID, thumb.Card) }
-	if Shrinks(media) {
-		find = func() (*thumb.Thumb, error) { return c.Site.Thumbs.Made(r.Bytes.Ref, thumb.Card) }
+	if !Shrinks(media) {
+		t, err := c.Site.Thumbs.Poster(r.Owner, r.ID, thumb.Card)
+		if err != nil {
+			return 0, 0
+		}
+		return t.Width, t.Height
 	}
-	t, err := find()
+	f, err := c.Site.Blobs.Get(r.Bytes.Ref)
 	if err != nil {
 		return 0, 0
 	}
-	return t.Width, t.Height
+	defer f.Close()
+	width, height, err = thumb.Fitted(f, thumb.Card)
+	if err != nil {
+		return 0, 0
+	}
+	return width, height
 }
 
 // tooLarge reports whether a picture is too large for a thumbnail, and therefore too large to

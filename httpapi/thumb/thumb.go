@@ -134,13 +134,21 @@ func (m *Maker) Get(ctx context.Context, ref blobs.Ref, size Size, open func() (
 	return m.flights.Do(ctx, want, func(alive context.Context) (*Thumb, error) { return m.make(alive, want, open) })
 }
 
-// Made returns a thumbnail that Get has made before. It fails if there is none, and makes none.
-func (m *Maker) Made(ref blobs.Ref, size Size) (*Thumb, error) {
-	e, got := m.caches[size].get(ref)
-	if !got {
-		return nil, ErrNone
+// Fitted is the width and height that a thumbnail of the file has, according to its header; ErrNone if it has none.
+func Fitted(f *os.File, size Size) (width, height int, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, 0, err
 	}
-	return e.thumb, e.err
+	h, err := readHeader(io.NewSectionReader(f, 0, info.Size()))
+	if err != nil {
+		return 0, 0, err
+	}
+	width, height = fit(h.width, h.height, edges[size])
+	if h.orientation.swapsEdges() {
+		width, height = height, width
+	}
+	return width, height, nil
 }
 
 // TooLarge reports whether a picture has more pixels or bytes than thumbnails are made of, according to its header.
