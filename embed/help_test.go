@@ -99,7 +99,7 @@ func TestFindHelp(t *testing.T) {
 	hits := FindHelp("FAIL2BAN")
 	is.Equal(hits[0], HelpHit{"signing-in", "Signing in", "passwords, sessions and fail2ban"})
 	for query, want := range map[string]string{
-		"retry-after discord": "webhooks", "dns rebinding": "proxy-and-tls", "content_damaged journal": "repair", "prefetch preview": "sharing",
+		"retry-after discord": "webhooks", "dns rebinding": "proxy-and-tls", "content_damaged journal": "repair", "prefetch messengers": "sharing",
 	} {
 		hits := FindHelp(query)
 		is.Equal(len(hits), 1)
