@@ -18,9 +18,10 @@ import (
 // asks for them.
 const (
 	npmLinters    = "@redocly/cli@2.77.0 @stoplight/spectral-cli@6.16.3"
-	npmGenerators = "openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3"
-	oapiCodegen   = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
-	oapiRuntime   = "github.com/oapi-codegen/runtime@v1.8.0"
+	npmGenerators = "openapi-typescript@7.13.0 openapi-fetch@0.17.0 @hey-api/openapi-ts@0.95.0 orval@7.13.2 " +
+		"typescript@5.9.3"
+	oapiCodegen = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
+	oapiRuntime = "github.com/oapi-codegen/runtime@v1.8.0"
 )
 
 // fetches ends a test that fetches programs, from npm or the Go module proxy, unless
@@ -105,8 +106,8 @@ func TestLinters(t *testing.T) {
 	})
 }
 
-// TestTypeScriptClient: types that are generated from the document compile under
-// the strictest rules, and a client of these types uses every kind.
+// TestTypeScriptClient: what three generators make from the document compiles under the strictest
+// rules, and a program with each works. The one with openapi-fetch uses every kind.
 func TestTypeScriptClient(t *testing.T) {
 	fetches(t, "a client in TypeScript")
 	t.Parallel()
@@ -117,8 +118,12 @@ func TestTypeScriptClient(t *testing.T) {
 	w.npm(npmGenerators)
 	w.copies("ts")
 	w.tool("openapi-typescript", "openapi.json", "-o", "schema.d.ts")
+	w.tool("openapi-ts", "-i", "openapi.json", "-o", "hey-api", "-c", "@hey-api/client-fetch")
+	w.tool("orval", "--input", "./openapi.json", "--output", "./orval/kist.ts", "--client", "fetch")
 	w.tool("tsc", "-p", ".")
-	w.run("node", "drive.js")
+	for _, program := range []string{"drive.js", "hey-api.js", "orval.js"} {
+		w.run("node", program)
+	}
 }
 
 // TestGoClient: a client that is generated from the document compiles, and uses

@@ -294,23 +294,26 @@ func createdOf(k *record.Kind) schema {
 func formOf(v field.Shaped, file web.Object) schema {
 	of := shapeOf(v, creating)
 	all := of["properties"].(web.Object)
-	for _, member := range all {
-		neverNull(member.(web.Object))
+	for name, member := range all {
+		all[name] = neverNull(member.(web.Object))
 	}
 	all["file"] = file
 	of["required"] = []string{"file"}
 	return schema{of, nil}
 }
 
-// neverNull removes null from the values of a schema.
-func neverNull(s web.Object) {
+// neverNull is the schema without null. A word is a reference alone: with a description around it,
+// ogen sends it as JSON.
+func neverNull(s web.Object) web.Object {
 	delete(s, "nullable")
 	parts, _ := s["allOf"].([]web.Object)
-	for _, part := range parts {
-		if e, ok := part["$ref"].(web.EnumRef); ok {
-			part["$ref"] = web.EnumRef{Words: e.Words}
-		}
+	if len(parts) != 1 {
+		return s
 	}
+	if e, ok := parts[0]["$ref"].(web.EnumRef); ok {
+		return web.EnumOf(e.Words, false)
+	}
+	return parts[0]
 }
 
 func uploadForm() schema {
