@@ -20,7 +20,7 @@ import (
 // conditions r. Its owner's requests, those without content and repeated ones of a visitor
 // who was counted are not, and neither are those that no person has made. For an item with a
 // limit the last fail: with errCard for a program that fetches links, otherwise with errAhead.
-// Whoever has typed the password of the item is a person. A redirect counts each time.
+// A visitor who has typed the password of the item is a person. A redirect counts each time.
 func counts(c *web.Request, r *record.Record, owned bool) (bool, error) {
 	switch {
 	case owned, c.R.Method == http.MethodHead, r.Kind != record.Links && (Granted(c, grant.ToRead, r) || resumes(c, r)):
@@ -92,7 +92,8 @@ func isFetcher(c *web.Request) bool {
 // fetchers are parts of the User-Agent of fetchers. First is what they call themselves, and the address of somebody who
 // answers for them. Then come those that say neither.
 var fetchers = []string{
-	"bot", "crawl", "spider", "preview", "embedly", "embedder", "scanner", "+http", "; http", "meta-external", "imageproxy", "mailproxy",
+	"bot", "crawl", "spider", "preview", "embedly", "embedder", "scanner", "+http", "; http", "meta-external",
+	"imageproxy", "mailproxy",
 	"facebookexternalhit", "slack-imgproxy", "whatsapp", "mastodon", "bluesky", "cardyb", "iframely", "google-pagerenderer",
 	"viber", "vkshare", "rocket.chat", "synapse", "dendrite", "zulip", "lemmy", "tumblr/", "conversations/", "movim",
 	"webexteams", "dingtalk", "larkurl", "outlookmobilecloud", "barracuda", "urldefense",
