@@ -114,7 +114,8 @@ func argsOf(route, path string) (args httprouter.Params, fits bool) {
 	return args, true
 }
 
-// correctNothing is correct for an address without a route. A slug in it can be guessed like any other.
+// correctNothing is correct for an address without a route. A slug in it can be guessed like any other, wherever it
+// stands, so misses are told apart by their paths.
 func (s *Server) correctNothing(c *web.Request) error {
 	missing := record.NotFound("address")
 	paths := meant(c.R.URL.Path)
@@ -130,6 +131,5 @@ func (s *Server) correctNothing(c *web.Request) error {
 	if c.Caller != nil {
 		return s.correct(c, missing)
 	}
-	name := paths[0][strings.LastIndexByte(paths[0], '/')+1:]
-	return s.serveCounted(c, name, func(c *web.Request) error { return s.correct(c, missing) })
+	return s.serveCounted(c, paths[0], func(c *web.Request) error { return s.correct(c, missing) })
 }

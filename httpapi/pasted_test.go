@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -104,19 +105,26 @@ func TestPastedAddresses(t *testing.T) {
 	is.Equal(a.Counted("shorten", "go", "clicks"), 0)
 }
 
-// TestPastedGuesses: who guesses slugs with a slash behind them is stopped like others.
+// TestPastedGuesses: who guesses slugs with something around them is stopped like others.
 func TestPastedGuesses(t *testing.T) {
 	t.Parallel()
-	a := apitest.Start(t)
-	a.Share("hello", "slug", "Trip2026")
-	for i := range limit.MaxMisses {
-		a.Send("GET", "/v/"+strings.Repeat("x", i+1)+"/").Want(404)
-	}
-	is := is.New(t)
-	for _, path := range []string{"/v/Trip2026/", "//v/Trip2026", "/Trip2026/", "/v/Trip2026)", "/v//Trip2026"} {
-		got := a.Send("GET", path)
-		is.Equal(got.Status, 429)
-		is.Equal(got.Header.Get("Location"), "")
+	for _, around := range []string{"/v/%s/", "//v/%s", "/%s//!", "//v/%s/!", "//v/%s/mine", "//x/%s/mine"} {
+		a := apitest.Start(t)
+		a.Share("hello", "slug", "Trip2026")
+		a.Share("hello", "slug", "mine", "password", "open sesame")
+		a.Collect("shut", `,"password":"open sesame"`, a.Note("in it", ""))
+		for i := range limit.MaxMisses {
+			a.Send("GET", fmt.Sprintf(around, strings.Repeat("x", i+1))).Want(404)
+		}
+		is := is.NewRelaxed(t)
+		for _, path := range []string{
+			"/v/Trip2026/", "//v/Trip2026", "/Trip2026/", "/v/Trip2026)", "/v//Trip2026", "/Trip2026//!", "//v/Trip2026/!",
+			"//v/shut/mine",
+		} {
+			got := a.Send("GET", path)
+			is.Equal(got.Status, 429) // the address is still guarded
+			is.Equal(got.Header.Get("Location"), "")
+		}
 	}
 }
 
