@@ -40,6 +40,7 @@ func TestMemoryOfHostileEntries(t *testing.T) {
 		{"members of an entry", Wallabag, `[{"url":"https://example.org","title":"x"` + many(`,"a":{}`) + `}]`},
 		{"parts of a recipe", Mealie, `{"name":"x","recipeIngredient":[` + many(`"a",`) + `""]}`},
 		{"steps of a recipe", Paprika, `{"name":"x","directions":"` + many(`a\n`) + `"}`},
+		{"empty steps of a recipe", Paprika, `{"name":"x","directions":"` + many(`\n`) + `"}`},
 		{"shelves of a game", Grouvee, "name,shelves\nx,\"{" + line(`""a"":{},`) + "\"\"b\"\":1}\"\n"},
 		{"entries", Wallabag, "[" + many("[],") + "[]]"},
 	} {

@@ -55,7 +55,7 @@ func (m *markdown) item(t string) {
 func (m *markdown) step(t string) {
 	t = clean(t)
 	number, rest, numbered := strings.Cut(t, ". ")
-	if _, err := strconv.Atoi(number); numbered && err == nil {
+	if numbered && isNumber(number) {
 		t = clean(rest)
 	}
 	if t == "" {
@@ -63,6 +63,11 @@ func (m *markdown) step(t string) {
 	}
 	m.number++
 	m.text.WriteString(strconv.Itoa(m.number) + ". " + strings.ReplaceAll(t, "\n", "\n   ") + "\n")
+}
+
+func isNumber(t string) bool {
+	_, err := strconv.Atoi(t)
+	return err == nil
 }
 
 // block is a text that is Markdown already.
