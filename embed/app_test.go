@@ -72,6 +72,7 @@ func TestAppNamesEveryChoice(t *testing.T) {
 		{"kinds.js", "const fileTypes = ", "FileType"},
 		{"pages.js", "filter('sort', ", "FileSort"},
 		{"share.js", "name: 'maxViewsAction'", "MaybeLimitAction"},
+		{"share.js", "name: 'expiryAction'", "EndAction"},
 		{"admin.js", "name: 'role'", "Role"},
 		{"admin.js", "name: 'captchaProvider'", "MaybeCaptchaProvider"},
 		{"keys.js", "const scopes = ", "Scope"},

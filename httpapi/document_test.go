@@ -313,6 +313,7 @@ func enums() []enum {
 		{"IndexState", "State of the search index.", search.Phases()},
 		{"ItemKind", "A kind of item.", web.KindNames()},
 		{"LimitAction", "What happens when the limit of views is reached.", field.Words(record.Actions)},
+		{"EndAction", "What happens when an item expires.", field.Words(record.EndActions)},
 		{"LeftOutReason", "Why visitors of a collection do not see an item.", field.Words(record.Exclusions)},
 		{"ListSort", "An order of a short list.", field.Words(web.ShortSorts)},
 		{"SetupProgram", "A program that can be set up to use kist.", field.Words(api.ProgramNames())},

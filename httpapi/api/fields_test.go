@@ -104,6 +104,10 @@ var (
 		takes:   []any{"make_private", "delete"},
 		refuses: []any{"", "Delete", "make-private", "none", 1, true, []any{"delete"}}, clears: true,
 	}
+	atEndValues = values{
+		takes:   []any{"hide", "delete"},
+		refuses: []any{"", "Delete", "make_private", "none", 1, true, []any{"delete"}},
+	}
 	expiryValues = values{
 		takes: []any{
 			"2099-12-31T23:59:59Z", "2099-12-31T23:59:59.123Z", "2099-12-31T23:59:59.123987Z", "2099-12-31T23:59:59+02:00",
@@ -166,7 +170,7 @@ var (
 		clears: true, empty: []any{},
 	}
 	sharedValues = map[string]values{
-		"slug": slugValues, "isPublic": onOffValues, "isFavorite": onOffValues, "maxViewsAction": atLimitValues, "expiresAt": expiryValues, "tags": tagsValues,
+		"slug": slugValues, "isPublic": onOffValues, "isFavorite": onOffValues, "maxViewsAction": atLimitValues, "expiresAt": expiryValues, "expiryAction": atEndValues, "tags": tagsValues,
 	}
 )
 
@@ -466,7 +470,7 @@ func TestFileBounds(t *testing.T) {
 	made := a.Upload(nil, apitest.File("a.txt", "", "hello")).Want(201)
 	path := "/api/v1/files/" + made.Text("id")
 	all := map[string]values{
-		"description": descriptionValues, "newSlug": slugValues, "isPublic": onOffValues, "isFavorite": onOffValues, "maxViews": countValues, "maxViewsAction": atLimitValues, "expiresAt": expiryValues,
+		"description": descriptionValues, "newSlug": slugValues, "isPublic": onOffValues, "isFavorite": onOffValues, "maxViews": countValues, "maxViewsAction": atLimitValues, "expiresAt": expiryValues, "expiryAction": atEndValues,
 		"originalName": {
 			takes: []any{
 				"b.txt", "../../b.txt", `C:\b.txt`, "a\u202eb", chars(200),

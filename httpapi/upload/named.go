@@ -31,6 +31,7 @@ var queryFields = []web.Param{
 	inQuery("maxViews", "How many views visitors have.", "integer"),
 	inQuery("maxViewsAction", "What happens after the last view: make_private or delete.", "string"),
 	inQuery("expiresAt", "When visitors can no longer open it.", "string"),
+	inQuery("expiryAction", "What happens then: hide, or delete for good.", "string"),
 }
 
 func inQuery(name, doc, of string) web.Param {

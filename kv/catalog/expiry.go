@@ -19,8 +19,8 @@ func tellExpired(s *kv.Store) {
 	}
 }
 
-// emitExpired sends webhook events for items that have expired since the last call.
-// It does not enforce expiry: expired items are refused from that instant anyway.
+// emitExpired sends webhook events for items that have expired since the last call, and deletes those whose owner wants
+// that. It does not enforce expiry: expired items are refused from that instant anyway.
 func emitExpired(s *kv.Store) error {
 	for {
 		due := false
@@ -58,7 +58,7 @@ func emitExpired(s *kv.Store) error {
 	}
 }
 
-// emitExpiry sends the event for the expired record at key.
+// emitExpiry sends the event for the expired record at key, and deletes it if its owner wants that.
 func emitExpiry(tx *kv.Tx, key []byte) error {
 	r, err := RecordRows.Get(tx.Tx, key)
 	if err != nil {
@@ -66,6 +66,9 @@ func emitExpiry(tx *kv.Tx, key []byte) error {
 	}
 	if err := emit(tx, jobs.ItemExpired, r); err != nil {
 		return err
+	}
+	if r.EndDeletes {
+		return Remove(tx, r)
 	}
 	r.Ended = true
 	return save(tx, r)

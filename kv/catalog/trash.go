@@ -169,6 +169,9 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 	if slugTaken(tx, []byte(r.Slug)) || ZipTaken(tx, r.Kind, r.Slug) {
 		r.Slug = NewSlug(tx)
 	}
+	if r.Expired(tx.Now) {
+		r.EndDeletes = false // whoever restores it wants to keep it
+	}
 	if err := r.Reorder(); err != nil { // it may be from a former version
 		return nil, err
 	}

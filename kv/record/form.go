@@ -18,6 +18,7 @@ type Form struct {
 	Limit            int64
 	AtLimit          Action
 	Expires          time.Time
+	AtEnd            EndAction
 	Body             Body
 
 	// Tags by name replace the record's tags; nil keeps them. AddTags and
@@ -43,7 +44,7 @@ type Form struct {
 }
 
 // NewForm is the empty form of a kind.
-func NewForm(k *Kind) *Form { return &Form{Body: k.New(), kind: k} }
+func NewForm(k *Kind) *Form { return &Form{Body: k.New(), kind: k, AtEnd: HideAtEnd} }
 
 // Form is the form of a stored record with its values.
 func (r *Record) Form() (*Form, error) {
@@ -53,7 +54,7 @@ func (r *Record) Form() (*Form, error) {
 	}
 	return &Form{
 		Slug: r.Slug, Public: r.Public, Favorite: r.Favorite, Logged: r.Logged, Limit: r.Limit, AtLimit: r.AtLimit,
-		Expires: r.Expires, Folder: r.Folder, Body: b, kind: r.Kind, KeepMetadata: r.KeepMetadata,
+		Expires: r.Expires, AtEnd: endAction(r.EndDeletes), Folder: r.Folder, Body: b, kind: r.Kind, KeepMetadata: r.KeepMetadata,
 	}, nil
 }
 
@@ -119,6 +120,8 @@ func (f *Form) sharing(s *field.Set) {
 	field.MaybeChoice(s, "maxViewsAction", &f.AtLimit, Actions).
 		Says("What happens when the limit is reached; without it, make_private.", `"make_private"`)
 	s.Time("expiresAt", &f.Expires).Says("When it expires for others; null is never. A date alone is the end of that day in UTC.", `"2030-01-01T00:00:00.000Z"`)
+	field.Choice(s, "expiryAction", &f.AtEnd, EndActions).
+		Says("What happens when it expires: hide, or delete for good.", `"hide"`)
 	s.Bool("logVisits", &f.Logged).Says("Whether its owner can see each visit. Its page says so to visitors.", `false`)
 	if f.kind == Files {
 		s.Not("stripMetadata", &f.KeepMetadata).
@@ -216,7 +219,7 @@ func (f *Form) Fill(r *Record) (restart bool) {
 	restart = restart || r.Limit == 0 && f.Limit > 0
 	r.Ended = r.Ended && f.Expires.Equal(r.Expires)
 	r.Favorite, r.Logged, r.Limit, r.AtLimit, r.Expires = f.Favorite, f.Logged, f.Limit, f.AtLimit, f.Expires
-	r.KeepMetadata = f.KeepMetadata
+	r.EndDeletes, r.KeepMetadata = f.AtEnd == DeleteAtEnd, f.KeepMetadata
 	r.SetBody(f.Body)
 	return restart
 }

@@ -34,6 +34,25 @@ const (
 // Actions lists the actions.
 var Actions = []Action{MakePrivate, Delete}
 
+// EndAction is what happens to an item that expires.
+type EndAction string
+
+// The actions. Delete is for good, without the trash.
+const (
+	HideAtEnd   EndAction = "hide"
+	DeleteAtEnd EndAction = "delete"
+)
+
+// EndActions lists the actions.
+var EndActions = []EndAction{HideAtEnd, DeleteAtEnd}
+
+func endAction(deletes bool) EndAction {
+	if deletes {
+		return DeleteAtEnd
+	}
+	return HideAtEnd
+}
+
 // A Record is one item of content of any kind.
 type Record struct {
 	ID, Owner ID
@@ -182,6 +201,7 @@ const (
 	rowLogged byte = 1 << iota
 	rowKeepMetadata
 	rowMetadata // the content's Metadata is in the row
+	rowEndDelete
 )
 
 // KeySize is the length of a record's key: owner, kind, id.
@@ -214,7 +234,9 @@ func (r *Record) AppendRow(dst []byte) []byte {
 		bit(r.AtLimit == Delete, rowDelete) | bit(r.AtLimit == MakePrivate, rowPrivate) |
 		bit(r.Folder != uuid.Nil, rowFolder) | bit(r.Bytes != nil, rowContent) | bit(r.Ended, rowEnded)
 	examined := r.Bytes != nil && r.Bytes.Metadata.State != NotExamined
-	if more := bit(r.Logged, rowLogged) | bit(r.KeepMetadata, rowKeepMetadata) | bit(examined, rowMetadata); more != 0 {
+	more := bit(r.Logged, rowLogged) | bit(r.KeepMetadata, rowKeepMetadata) | bit(examined, rowMetadata) |
+		bit(r.EndDeletes, rowEndDelete)
+	if more != 0 {
 		dst = append(dst, rowWide, r.Kind.Shape, flags, more)
 	} else {
 		dst = append(dst, rowNarrow, r.Kind.Shape, flags)
@@ -294,6 +316,7 @@ func BorrowRow(key, row []byte) (*Record, error) {
 	case version == rowWide:
 		more = in.byte()
 		r.Logged, r.KeepMetadata = more&rowLogged != 0, more&rowKeepMetadata != 0
+		r.EndDeletes = more&rowEndDelete != 0
 	default:
 		return nil, fmt.Errorf("record %s: row version %d is not known", r.ID, version)
 	}

@@ -86,7 +86,7 @@ func shown(t testing.TB, v *record.Shown) map[string]any {
 	return out
 }
 
-const common = `"slug":"my-slug","isPublic":true,"logVisits":true,"isFavorite":true,"password":"secret","maxViewsAction":"delete","expiresAt":"2030-01-01T01:00:00+01:00"`
+const common = `"slug":"my-slug","isPublic":true,"logVisits":true,"isFavorite":true,"password":"secret","maxViewsAction":"delete","expiresAt":"2030-01-01T01:00:00+01:00","expiryAction":"delete"`
 
 // samples has the fields of each kind as a caller sends and gets them, without
 // the fields that all kinds have.
@@ -153,7 +153,7 @@ func TestRoundTrip(t *testing.T) {
 			for name, v := range map[string]any{
 				"id": r.ID.String(), "kind": k.Name, "slug": "my-slug", "isPublic": true, "isFavorite": true, "hasPassword": true,
 				"tags": []any{`a"<b`, "c"}, k.Counter: 41.0, "viewsOfLimit": 0.0, k.Limit: 3.0,
-				"maxViewsAction": "delete", "expiresAt": "2030-01-01T00:00:00.000Z",
+				"maxViewsAction": "delete", "expiresAt": "2030-01-01T00:00:00.000Z", "expiryAction": "delete",
 				"logVisits": true, "createdAt": "2026-01-02T03:04:05.678Z", "updatedAt": "2026-01-02T03:04:05.678Z", "url": "https://kist.example/v/my-slug",
 				"shareUrl": "https://kist.example/v/my-slug",
 			} {
@@ -208,7 +208,7 @@ func TestShownEmpty(t *testing.T) {
 	is.Equal(string(field.AppendJSON(nil, &v)), `{"id":"00000000-0000-7000-0000-000000000009","kind":"game","slug":"made",`+
 		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":null,"storeUrl":null,"notes":"",`+
 		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"viewsOfLimit":0,"maxViews":null,`+
-		`"maxViewsAction":null,"expiresAt":null,"logVisits":false,`+
+		`"maxViewsAction":null,"expiresAt":null,"expiryAction":"hide","logVisits":false,`+
 		`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","url":"https://kist.example/v/made",`+
 		`"shareUrl":"https://kist.example/v/made"}`)
 

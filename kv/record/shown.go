@@ -85,6 +85,9 @@ func (v *Shown) Fields(s *field.Set) {
 	field.MaybeChoice(s, "maxViewsAction", &v.AtLimit, Actions).
 		Says("What happens when the limit is reached; null is make_private.", `"make_private"`)
 	s.Time("expiresAt", &v.Expires).Says("When it expires for others; null is never.", `"2030-01-01T00:00:00.000Z"`)
+	s.Shown("expiryAction", field.Schema{Type: "string", Enum: field.Words(EndActions)}, func(dst []byte) []byte {
+		return field.AppendString(dst, string(endAction(v.EndDeletes)))
+	}).Says("What happens when it expires: it is hidden, or deleted for good.", `"hide"`)
 	s.Bool("logVisits", &v.Logged).Says("Whether its owner can see each visit.", `false`)
 	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).
 		Says("When it was created.", `"2026-01-02T03:04:05.678Z"`)

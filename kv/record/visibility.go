@@ -18,7 +18,9 @@ type Share struct {
 	Reached  bool      // made private by the limit, not by its owner
 	Expires  time.Time // zero: never
 	Ended    bool      // its expiry was reported
-	Logged   bool      // each visit is logged for its owner
+	// EndDeletes says that the item is deleted for good when it expires.
+	EndDeletes bool
+	Logged     bool // each visit is logged for its owner
 }
 
 // ErrMissing is the answer for all items that are unknown, private, or another

@@ -105,9 +105,10 @@ func TestStoredRecords(t *testing.T) {
 	type row struct {
 		kind           *record.Kind
 		wide, examined bool
-		photo          bool
+		photo, ends    bool
 	}
 	rows := []row{
+		{kind: record.Notes, ends: true},
 		{kind: record.Files, wide: true, examined: true},
 		{kind: record.Recipes, photo: true},
 		{kind: record.Recipes, wide: true, photo: true},
@@ -126,11 +127,15 @@ func TestStoredRecords(t *testing.T) {
 		if c.photo {
 			name += ".photo"
 		}
+		if c.ends {
+			name += ".ends"
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			r := filled(t, reflect.TypeFor[record.Record]()).Interface().(record.Record)
 			r.Kind, r.AtLimit, r.Body, r.Logged, r.KeepMetadata = k, record.MakePrivate, nil, c.wide, c.examined
+			r.EndDeletes = c.ends
 			if k != record.Files {
 				r.Bytes = nil
 			} else {
@@ -180,7 +185,7 @@ func TestStoredTrash(t *testing.T) {
 	want := filled(t, reflect.TypeFor[record.Trashed]()).Interface().(record.Trashed)
 	want.Kind, want.AtLimit, want.Body, want.Bytes = record.Bookmarks, record.MakePrivate, nil, nil
 	want.SetBody(&record.Bookmark{URL: "https://example.org/", Name: "Name"})
-	want.Order = "name"                                      // as the first versions made it
+	want.Order, want.EndDeletes = "name", false              // as the first versions made it
 	want.Page.Owner, want.Page.ID = record.ID{}, record.ID{} // in the key
 	want.Page.SignIn = false                                 // came later; trash.signin.json has it
 	want.Of = record.ID{}                                    // was deleted, is no version

@@ -37,7 +37,7 @@ function addOptions(visibility) {
   async function choose({ isPublic, ...more }) {
     if (isPublic) visibility.value = '1';
     chosen = Object.fromEntries(Object.entries({ ...chosen, ...more }).filter(([, v]) => v && v.length !== 0));
-    const n = Object.keys(chosen).filter((name) => name !== 'maxViewsAction').length;
+    const n = Object.keys(chosen).filter((name) => !/Action$/.test(name)).length;
     opener.textContent = n ? t('add.optionsSet', { n }) : t('add.options');
   }
   function show(on) {

@@ -22,17 +22,29 @@ const endOf = (span) => new Date(Date.now() + milliseconds[span]).toISOString();
 const conditions = {
   expires: {
     isSet: (r) => !!r.expiresAt,
-    says: (r) => r.expiresAt ? t('list.expires', { when: ago(r.expiresAt) }) : t('share.neverExpires'),
+    says(r) {
+      if (!r.expiresAt) return t('share.neverExpires');
+      return t(r.expiryAction === 'delete' ? 'share.deletes' : 'list.expires', { when: ago(r.expiresAt) });
+    },
     fields: () => [
       { name: 'ends', label: t('share.expires'), type: 'choice', required: true, choices: ends },
       { name: 'expiresAt', label: t('share.expiresAt'), type: 'time', onlyFor: { ends: ['other'] } },
+      {
+        name: 'expiryAction', label: t('share.atEnd'), type: 'choice', required: true,
+        choices: { hide: t('share.hide'), delete: t('share.deleteForGood') },
+        onlyFor: { ends: Object.keys(ends).filter((end) => end !== 'never') },
+      },
     ],
-    values: (r) => ({ ends: r.expiresAt ? 'other' : 'never', expiresAt: r.expiresAt }),
+    values: (r) => ({
+      ends: r.expiresAt ? 'other' : 'never', expiresAt: r.expiresAt, expiryAction: r.expiryAction ?? 'hide',
+    }),
     changes(r, now) {
       if (now.ends === 'other' && !now.expiresAt) throw new Problem('', 0, { expiresAt: t('forms.required') });
       const end = now.ends === 'never' ? null : now.ends === 'other' ? now.expiresAt : endOf(now.ends);
       const sameMinute = end && r.expiresAt && Math.abs(Date.parse(end) - Date.parse(r.expiresAt)) < 60e3;
-      return sameMinute ? {} : { expiresAt: end };
+      const expiryAction = now.expiryAction ?? 'hide'; // it is not asked if there is no end
+      const sameAction = expiryAction === (r.expiryAction ?? 'hide');
+      return { ...!sameMinute && { expiresAt: end }, ...!sameAction && { expiryAction } };
     },
   },
   password: {

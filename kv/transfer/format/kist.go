@@ -149,6 +149,11 @@ func (l *line) Fields(s *field.Set) {
 		return field.AppendString(dst, string(l.AtLimit))
 	})
 	s.Time("expiresAt", &l.Expires)
+	if l.EndDeletes {
+		s.Shown("expiryAction", text, func(dst []byte) []byte {
+			return field.AppendString(dst, string(record.DeleteAtEnd))
+		})
+	}
 	if l.Logged {
 		s.Bool("logVisits", &l.Logged)
 	}
