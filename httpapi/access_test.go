@@ -207,7 +207,7 @@ func TestDoorScopes(t *testing.T) {
 			return people.ScopeUpload
 		case r.Method == "GET" && p != "tus/{id}":
 			return people.ScopeRead
-		case p == "upload", p == "tus", p == "tus/{id}":
+		case p == "upload", p == "upload/{name}", p == "tus", p == "tus/{id}":
 			return people.ScopeUpload
 		}
 		return people.ScopeWrite
