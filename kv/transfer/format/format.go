@@ -282,7 +282,7 @@ func (b *builder) text(name, value string, limit int) {
 
 // title sets the title, on one line.
 func (b *builder) title(value string) {
-	value = strings.Join(strings.Fields(clean(value)), " ")
+	value = oneLine(value)
 	b.text("title", value, record.MaxName)
 	if value != "" {
 		b.Name = value
@@ -354,6 +354,21 @@ func contains(list []any, tag string) bool {
 // clean removes the characters that no text may have.
 func clean(t string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(t, "\uFFFD"), "\x00", ""))
+}
+
+// oneLine is a text with one space between its words. It needs no more memory than the text: there may be millions of
+// words.
+func oneLine(t string) string {
+	var line strings.Builder
+	for word := range strings.FieldsSeq(clean(t)) {
+		if line.Len() > 0 {
+			line.WriteByte(' ')
+		} else {
+			line.Grow(len(t))
+		}
+		line.WriteString(word)
+	}
+	return line.String()
 }
 
 // join joins the non-empty parts of a description.

@@ -11,7 +11,7 @@ import (
 // Entries that are made to take much memory take little more than their bytes. Other tests do
 // not run at the same time.
 func TestMemoryOfHostileEntries(t *testing.T) {
-	const most = 256 << 20 // with what is garbage at once
+	const most = 192 << 20 // with what is garbage at once
 	fill := func(one string, size int) string { return strings.Repeat(one, (size-1<<10)/len(one)) }
 	many := func(one string) string { return fill(one, MaxEntry) }
 	line := func(one string) string { return fill(one, maxLine) }
@@ -39,6 +39,8 @@ func TestMemoryOfHostileEntries(t *testing.T) {
 		{"lists of an entry", Wallabag, `[{"url":"https://example.org","title":"x","other":[` + many(`[],`) + `[]]}]`},
 		{"members of an entry", Wallabag, `[{"url":"https://example.org","title":"x"` + many(`,"a":{}`) + `}]`},
 		{"parts of a recipe", Mealie, `{"name":"x","recipeIngredient":[` + many(`"a",`) + `""]}`},
+		{"words of an ingredient", Mealie, `{"name":"x","recipeIngredient":["` + many("a ") + `"]}`},
+		{"words of a title", Mealie, `{"name":"` + many("a ") + `","recipeIngredient":["a"]}`},
 		{"steps of a recipe", Paprika, `{"name":"x","directions":"` + many(`a\n`) + `"}`},
 		{"empty steps of a recipe", Paprika, `{"name":"x","directions":"` + many(`\n`) + `"}`},
 		{"shelves of a game", Grouvee, "name,shelves\nx,\"{" + line(`""a"":{},`) + "\"\"b\"\":1}\"\n"},

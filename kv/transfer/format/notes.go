@@ -306,7 +306,7 @@ func keepRow(at string, e *entry) Row {
 		if i.yes("isChecked") {
 			mark = "x"
 		}
-		list.WriteString("- [" + mark + "] " + strings.Join(strings.Fields(clean(i.text("text"))), " ") + "\n")
+		list.WriteString("- [" + mark + "] " + oneLine(i.text("text")) + "\n")
 	}
 	var pages []string
 	for _, a := range e.objects("annotations") {

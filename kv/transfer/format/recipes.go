@@ -34,7 +34,7 @@ type markdown struct {
 
 // heading begins a part of the list.
 func (m *markdown) heading(t string) {
-	t = strings.Join(strings.Fields(clean(t)), " ")
+	t = oneLine(t)
 	if t == "" {
 		return
 	}
@@ -46,7 +46,7 @@ func (m *markdown) heading(t string) {
 }
 
 func (m *markdown) item(t string) {
-	t = strings.TrimLeft(strings.Join(strings.Fields(clean(t)), " "), "-*•– ")
+	t = strings.TrimLeft(oneLine(t), "-*•– ")
 	if t != "" {
 		m.text.WriteString("- " + t + "\n")
 	}
@@ -194,7 +194,7 @@ func tandoorRow(at string, e *entry) Row {
 				d.ingredients.heading(note)
 				continue
 			}
-			text := strings.Join(strings.Fields(amount+" "+unit+" "+food), " ")
+			text := oneLine(amount + " " + unit + " " + food)
 			if note != "" {
 				text = strings.TrimPrefix(text+", "+note, ", ")
 			}
@@ -287,7 +287,7 @@ func mealieIngredient(i *entry) string {
 		amount = ""
 	}
 	unit, food, note := nameIn(i, "unit"), nameIn(i, "food"), i.text("note")
-	text := strings.Join(strings.Fields(amount+" "+unit+" "+food), " ")
+	text := oneLine(amount + " " + unit + " " + food)
 	switch {
 	case display != "":
 		return display
