@@ -53,7 +53,7 @@ func TestDocumentIsWhole(t *testing.T) {
 				if p.Value.Schema == nil || p.Value.Description == "" {
 					t.Errorf("%s: parameter %s has no schema or description", at, p.Value.Name)
 				}
-				if p.Value.Example != nil { // else whoever tries the operation out sends it
+				if p.Value.Example != nil { // a reader who tries the operation out would send it
 					t.Errorf("%s: parameter %s has an example", at, p.Value.Name)
 				}
 			}
