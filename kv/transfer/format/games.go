@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"kist/kv/field"
 	"kist/kv/record"
@@ -125,6 +126,25 @@ func playOf(o field.Object) (said string, seconds float64) {
 		said += " (" + level + ")"
 	}
 	return said, seconds
+}
+
+// wholeDay is a date of a game without its time, "" if it is not one.
+func wholeDay(v any) string {
+	t, _ := v.(string)
+	at := date(t)
+	if at.IsZero() {
+		return ""
+	}
+	return at.Format(time.DateOnly)
+}
+
+// inJSON is the value of a cell that is JSON; nil if it is not.
+func inJSON(cell string) any {
+	o, err := field.Parse([]byte(`{"v":` + cell + `}`))
+	if err != nil {
+		return nil
+	}
+	return o["v"]
 }
 
 // playnite reads the CSV of Playnite's exporters.

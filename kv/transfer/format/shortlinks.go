@@ -6,9 +6,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
-	"kist/kv/field"
 	"kist/kv/record"
 )
 
@@ -160,23 +158,4 @@ func linkOfEntry(at string, e *entry) Row {
 		row.Notes = append(row.Notes, "Only one of its short addresses is kept.")
 	}
 	return row
-}
-
-// wholeDay is a date of a game without its time, "" if it is not one.
-func wholeDay(v any) string {
-	t, _ := v.(string)
-	at := date(t)
-	if at.IsZero() {
-		return ""
-	}
-	return at.Format(time.DateOnly)
-}
-
-// inJSON is the value of a cell that is JSON; nil if it is not.
-func inJSON(cell string) any {
-	o, err := field.Parse([]byte(`{"v":` + cell + `}`))
-	if err != nil {
-		return nil
-	}
-	return o["v"]
 }
