@@ -39,7 +39,7 @@ func (c *Census) Add(name string) {
 	name = strings.ReplaceAll(name, `\`, "/")
 	way := strings.Split(name, "/")
 	c.vault = c.vault || slices.Contains(way, ".obsidian") || slices.Contains(way, "_resources")
-	if hidden(way) {
+	if hiddenAt(way) >= 0 {
 		return
 	}
 	c.all++
@@ -62,9 +62,9 @@ func (c *Census) Format() Format {
 	return Folder
 }
 
-// hidden reports whether a path leads through a hidden folder, such as .obsidian or .git.
-func hidden(way []string) bool {
-	return slices.ContainsFunc(way, func(part string) bool { return len(part) > 2 && part[0] == '.' && part != ".." })
+// hiddenAt is the index of the first part of a path that is hidden, such as .obsidian or .git; -1 if none is.
+func hiddenAt(way []string) int {
+	return slices.IndexFunc(way, func(part string) bool { return len(part) > 1 && part[0] == '.' && part != ".." })
 }
 
 func isMarkdown(name string) bool {
@@ -95,7 +95,7 @@ func ofFiles(read func(iter.Seq2[file, error]) Rows) func(Source) Rows {
 
 // markdownIn reads notes in Markdown. Other files beside them stay files.
 func markdownIn(files iter.Seq2[file, error]) Rows {
-	left, beside := notRead("folder"), 0
+	left, single, beside := notRead("folder"), notRead("file"), 0
 	return left.after(func(yield func(Row, error) bool) {
 		for f, err := range files {
 			if err != nil {
@@ -103,8 +103,13 @@ func markdownIn(files iter.Seq2[file, error]) Rows {
 				return
 			}
 			way := strings.Split(strings.ReplaceAll(strings.TrimPrefix(f.name, "./"), `\`, "/"), "/")
-			if hidden(way) {
-				left.add(way[0] + "/")
+			at := hiddenAt(way)
+			switch {
+			case at == len(way)-1:
+				single.add(strings.Join(way, "/"))
+				continue
+			case at >= 0:
+				left.add(strings.Join(way[:at+1], "/") + "/")
 				continue
 			}
 			row := f.row()
@@ -117,11 +122,12 @@ func markdownIn(files iter.Seq2[file, error]) Rows {
 				return
 			}
 		}
-		if beside > 0 {
-			note := fmt.Sprintf("Beside the notes there are other files: %d. They stay files, and links to them in the notes "+
-				"are not changed.", beside)
-			yield(Row{At: "files", Whole: true, Notes: []string{note}}, nil)
+		if !single.tell(yield) || beside == 0 {
+			return
 		}
+		note := fmt.Sprintf("Beside the notes there are other files: %d. They stay files, and links to them in the "+
+			"notes are not changed.", beside)
+		yield(Row{At: "files", Whole: true, Notes: []string{note}}, nil)
 	})
 }
 
@@ -133,7 +139,8 @@ func noteRow(f *file, asFile Row) Row {
 	}
 	if rest != nil {
 		asFile.Open = func() (io.ReadCloser, error) { return rest, nil }
-		asFile.Notes = append(asFile.Notes, fmt.Sprintf("It is longer than %d bytes, so it stays a file.", record.MaxContent))
+		note := fmt.Sprintf("It is longer than %d bytes, so it stays a file.", record.MaxContent)
+		asFile.Notes = append(asFile.Notes, note)
 		return asFile
 	}
 	b := build(record.Notes, asFile.At)

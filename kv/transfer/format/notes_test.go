@@ -18,6 +18,7 @@ var vaultSample = zipped(
 	"Open.md", "---\ntitle: never closed\n",
 	"Old.md", "Gr\xfc\xdfe aus K\xf6ln",
 	"x.png", "hello", ".obsidian/app.json", "{}", ".obsidian/themes/a.css", "x",
+	"work/.trash/Old.md", "x", "work/.a", "x",
 )
 
 var keepSample = zipped(
@@ -49,8 +50,10 @@ func TestNotes(t *testing.T) {
 			`Old.md: note {"content":"Grüße aus Köln","title":"Old"} 2023-11-14T22:13:20Z (It does not say in which encoding it is. It was read as windows-1252: ` +
 				`look whether its letters are right. If not, convert it to UTF-8.)`,
 			`x.png: file {"originalName":"x.png"} 2023-11-14T22:13:20Z "hello"`,
+			`file "work/.a": ` + once,
 			`files: Beside the notes there are other files: 1. They stay files, and links to them in the notes are not changed.`,
 			`folder ".obsidian/": ` + many(2),
+			`folder "work/.trash/": ` + once,
 		}},
 		{Keep, keepSample, []string{
 			`Takeout/Keep/List.json: note {"content":"- [x] milk\n- [ ] bread rolls","isFavorite":true,"tags":["Home","archived"],"title":"To buy"} 2020-01-02T03:04:05Z`,
