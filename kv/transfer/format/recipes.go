@@ -151,12 +151,12 @@ func paprikaRow(at string, e *entry) (Row, []picture) {
 
 	var pictures []picture
 	add := func(name, data string) {
-		bytes, err := base64.StdEncoding.DecodeString(data)
-		if data != "" && err != nil {
+		content, err := base64.StdEncoding.DecodeString(data)
+		switch {
+		case err != nil:
 			b.note("A picture of it is damaged.")
-		}
-		if len(bytes) > 0 && err == nil {
-			pictures = append(pictures, inMemory(or(name, "photo.jpg"), bytes))
+		case len(content) > 0:
+			pictures = append(pictures, inMemory(or(name, "photo.jpg"), content))
 		}
 	}
 	add(e.text("photo"), e.text("photo_data"))
@@ -319,22 +319,23 @@ type recipeBook struct {
 	room     uint64 // bytes that may still be unpacked
 	pictures int
 	yield    func(Row, error) bool
+	stopped  bool // the caller wants no more, and yield does nothing
 }
 
 // maxPicture is the largest picture of a recipe in an export.
 const maxPicture = 16 << 20
 
-// recipe yields the recipe in a text, with the pictures beside it. It reports false if the caller
-// wants no more.
-func (k *recipeBook) recipe(at string, text []byte, beside []picture) bool {
+// recipe yields the recipe in a text, with the pictures beside it.
+func (k *recipeBook) recipe(at string, text []byte, beside []picture) {
 	o, err := field.Parse(bytes.TrimPrefix(text, []byte("\ufeff")))
 	if err != nil {
-		return k.yield(Row{At: at, Refused: forEntry(err)}, nil)
+		k.yield(Row{At: at, Refused: forEntry(err)}, nil)
+		return
 	}
-	return k.entry(at, o, beside)
+	k.entry(at, o, beside)
 }
 
-// entry yields a recipe and its pictures.
+// entry yields a recipe and its pictures. It reports false if the caller wants no more.
 func (k *recipeBook) entry(at string, o field.Object, beside []picture) bool {
 	e := &entry{o: o, unread: k.left}
 	row, pictures := k.row(at, e)
@@ -394,17 +395,16 @@ func recipes(
 	return func(s Source) Rows {
 		left := notRead("member")
 		return left.after(func(yield func(Row, error) bool) {
-			stopped := false
 			k := &recipeBook{
 				program: program, row: row, left: left, room: unpackedRatio*uint64(s.Size) + unpackedSlack,
-				yield: func(r Row, err error) bool {
-					stopped = stopped || !yield(r, err)
-					return !stopped
-				},
+			}
+			k.yield = func(r Row, err error) bool {
+				k.stopped = k.stopped || !yield(r, err)
+				return !k.stopped
 			}
 			err := k.read(s, parts)
 			switch {
-			case stopped:
+			case k.stopped:
 			case err != nil:
 				yield(Row{}, err)
 			default:
@@ -509,6 +509,9 @@ func (k *recipeBook) refuse(f *zip.File, err error) error {
 func paprikaParts(k *recipeBook, _ Source, z *zip.Reader) error {
 	others := notRead("file")
 	for _, f := range z.File {
+		if k.stopped {
+			return nil
+		}
 		if path.Ext(f.Name) != ".paprikarecipe" {
 			if !f.FileInfo().IsDir() {
 				others.add(f.Name)
@@ -526,9 +529,7 @@ func paprikaParts(k *recipeBook, _ Source, z *zip.Reader) error {
 			}
 			continue
 		}
-		if !k.recipe(clean(f.Name), text, nil) {
-			return nil
-		}
+		k.recipe(clean(f.Name), text, nil)
 	}
 	others.tell(k.yield)
 	return nil
@@ -539,6 +540,8 @@ func tandoorParts(k *recipeBook, s Source, z *zip.Reader) error {
 	others := notRead("file")
 	for _, f := range z.File {
 		switch {
+		case k.stopped:
+			return nil
 		case f.Name == "recipe.json":
 			return k.tandoor("recipe.json", z)
 		case path.Ext(f.Name) != ".zip":
@@ -627,6 +630,9 @@ func mealieParts(k *recipeBook, _ Source, z *zip.Reader) error {
 	}
 	others := notRead("file")
 	for _, f := range z.File {
+		if k.stopped {
+			return nil
+		}
 		if path.Ext(f.Name) != ".json" {
 			if pictures[strings.TrimSuffix(path.Dir(f.Name), "/images")] != f && !f.FileInfo().IsDir() {
 				others.add(f.Name)
@@ -647,9 +653,7 @@ func mealieParts(k *recipeBook, _ Source, z *zip.Reader) error {
 		if p := pictures[path.Dir(f.Name)]; p != nil {
 			beside = append(beside, picture{p.Name, p.UncompressedSize64, p.Open})
 		}
-		if !k.recipe(clean(f.Name), text, beside) {
-			return nil
-		}
+		k.recipe(clean(f.Name), text, beside)
 	}
 	others.tell(k.yield)
 	return nil

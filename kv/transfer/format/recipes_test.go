@@ -137,6 +137,33 @@ func TestRecipeBombs(t *testing.T) {
 	}
 }
 
+// TestRecipesStop: nothing more is unpacked for a caller who wants no more.
+func TestRecipesStop(t *testing.T) {
+	t.Parallel()
+	one := zipped("recipe.json", tandoorJSON)
+	data := zipped("a.zip", one, "b.zip", one, "c.zip", one)
+	is := is.New(t)
+	from := &reads{ReaderAt: strings.NewReader(data)}
+	before := 0
+	for range Read(Tandoor, Source{R: from, Size: int64(len(data))}) {
+		before = from.n
+		break
+	}
+	is.True(before > 0)
+	is.Equal(from.n, before)
+}
+
+// reads counts how often a source is read.
+type reads struct {
+	io.ReaderAt
+	n int
+}
+
+func (r *reads) ReadAt(b []byte, at int64) (int, error) {
+	r.n++
+	return r.ReaderAt.ReadAt(b, at)
+}
+
 func FuzzPaprika(f *testing.F) {
 	fuzz(f, Paprika, paprikaSample, gzipped(paprikaJSON), "["+paprikaJSON+"]", gzipped("{}"), "\x1f\x8b\b", `[{"photos":[{"data":"eA=="}],"name":""}]`)
 }
