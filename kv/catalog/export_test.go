@@ -1,6 +1,9 @@
 package catalog
 
-import "kist/kv"
+import (
+	"kist/kv"
+	"kist/kv/record"
+)
 
 // The declarations below give external tests access to internals.
 
@@ -51,4 +54,11 @@ func PendingVisits(s *kv.Store) (days, hosts, log int) {
 		hosts += len(d.Hosts)
 	}
 	return len(c.days), hosts, len(c.log)
+}
+
+// RenewOrders renews the orders of the records with the keys, and returns how many of them it could not read.
+func RenewOrders(s *kv.Store, tx *kv.Tx, keys ...[]byte) (failed int, err error) {
+	work := reordering{failed: map[record.ID]bool{}}
+	err = work.renew(s, tx, keys)
+	return len(work.failed), err
 }

@@ -1,12 +1,14 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
 	"kist/kv"
 	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 const (
@@ -85,6 +87,9 @@ func (work *reordering) renew(s *kv.Store, tx *kv.Tx, keys [][]byte) error {
 			break
 		}
 		r, err := reordered(tx, key)
+		if errors.Is(err, table.ErrMissing) { // it was deleted meanwhile
+			continue
+		}
 		if err != nil {
 			_, _, id := record.SplitKey(key)
 			s.Log().Error("cannot renew the place of a record in lists by title", "error", err)

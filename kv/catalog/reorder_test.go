@@ -59,6 +59,19 @@ func TestFormerOrders(t *testing.T) {
 	})
 }
 
+// A record that was deleted after its key was found is not taken for one that cannot be read.
+func TestFormerOrderOfDeleted(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	failed := 0
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		failed, err = catalog.RenewOrders(s, tx, record.RowKey(u.ID, record.Notes, u.ID)) // no note has this id
+		return err
+	})
+	is.Equal(failed, 0)
+}
+
 // titlesOf are the titles in a list by title, but those that cannot be read.
 func titlesOf(t *testing.T, s *kv.Store, owner record.ID, offset int) (titles []string) {
 	t.Helper()
