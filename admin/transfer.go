@@ -310,7 +310,8 @@ func (cmd *exportCommand) fetch(
 
 	p := c.progress("Exporting", 0)
 	defer p.End()
-	res, err := from.Do(ctx, http.MethodGet, "/export?"+url.Values{"user": {cmd.User}, "format": {string(form)}}.Encode(), nil)
+	ask := url.Values{"user": {cmd.User}, "format": {string(form)}}
+	res, err := from.Do(ctx, http.MethodGet, "/export?"+ask.Encode(), nil)
 	if err != nil {
 		return x, err
 	}

@@ -36,6 +36,8 @@ func viewAnything(c *web.Request) error {
 	return show(c, r, owned)
 }
 
+var viewAnythingOp = web.PageOp(viewAnything, 302, 303, 401, 404, 410, 429, 503).ForVisitors().Found(findsAnything)
+
 // findsAnything fails with Missing if nothing that the caller may see has the slug.
 func findsAnything(c *web.Request) error {
 	_, _, err := public.Find(c, c.Arg("slug"), record.Kinds)

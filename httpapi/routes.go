@@ -133,7 +133,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/t/{slug}/{item}", "readCollectionThumbnail", web.Visitors, public.ReadCollectionThumbnail},
 		{"GET", "/g/{username}", "viewGames", web.Visitors, public.ViewGames},
 
-		{"GET", "/{slug}", "viewAnything", web.Visitors, web.PageOp(viewAnything, 302, 303, 401, 404, 410, 429, 503).ForVisitors().Found(findsAnything)},
+		{"GET", "/{slug}", "viewAnything", web.Visitors, viewAnythingOp},
 
 		{"GET", "/api/v1/integrations/webhooks", "listWebhooks", web.Reads, api.ListWebhooks},
 		{"POST", "/api/v1/integrations/webhooks", "createWebhook", web.SendsOn.Confirmed(), api.CreateWebhook},

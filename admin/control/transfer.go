@@ -106,7 +106,8 @@ func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) error {
 		}
 		form := transfer.Form(cmp.Or(r.URL.Query().Get("format"), string(transfer.Zip)))
 		if !slices.Contains(transfer.Forms, form) {
-			return record.Bad(map[string]string{"format": "must be one of: " + strings.Join(field.Words(transfer.Forms), ", ")})
+			forms := strings.Join(field.Words(transfer.Forms), ", ")
+			return record.Bad(map[string]string{"format": "must be one of: " + forms})
 		}
 		x, err := transfer.NewExport(v.Store, content, u.ID, form)
 		if err != nil {

@@ -633,7 +633,8 @@ func hasThumb(c *web.Request, r *record.Record, media string) bool {
 	return !errors.Is(err, thumb.ErrNone)
 }
 
-// cardSize is the size in pixels of the picture of a file in link previews, if the file hasThumb; zero if it is unknown.
+// cardSize is the size in pixels of the picture of a file in link previews, if the file hasThumb; zero if it is
+// unknown.
 func cardSize(c *web.Request, r *record.Record, media string) (width, height int) {
 	if !Shrinks(media) {
 		t, err := c.Site.Thumbs.Poster(r.Owner, r.ID, thumb.Card)

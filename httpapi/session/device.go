@@ -39,7 +39,8 @@ func readDeviceForm(c *web.Request, form field.Shaped) error {
 	for name, all := range values {
 		if len(all) > 1 { // RFC 6749, section 3.2
 			return &record.Error{
-				Fault: record.Malformed, Code: "malformed", Text: "The form names " + strconv.Quote(web.CutTo(name, 64)) + " twice.",
+				Fault: record.Malformed, Code: "malformed",
+				Text: "The form names " + strconv.Quote(web.CutTo(name, 64)) + " twice.",
 			}
 		}
 		if all[0] != "" { // as if it were not there

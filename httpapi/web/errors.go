@@ -219,8 +219,8 @@ func tusStatus(r *http.Request, status int) int {
 	return status
 }
 
-// SetRetry sets Retry-After, rounded up to whole seconds. Every error that may be over later has it: clients that do not
-// find it try again at once.
+// SetRetry sets Retry-After, rounded up to whole seconds. Every error that may be over later has it: clients that do
+// not find it try again at once.
 func SetRetry(h http.Header, e *record.Error) {
 	wait := e.Retry
 	if wait <= 0 && (e.Fault == record.TooMany || e.Fault == record.Busy) {

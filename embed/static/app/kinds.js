@@ -16,8 +16,8 @@ export const fileTypes = {
 /** afterFrontMatter is a Markdown text without the YAML at its beginning. */
 const afterFrontMatter = (text) => (text ?? '').replace(/^---\n[^:\n]+:[^]*?\n(---|\.\.\.)[ \t]*(\n|$)/, '');
 
-// excerpt is the beginning of a Markdown text without its marks: of lists and headings, callouts, footnotes, links, bold
-// and italic words.
+// excerpt is the beginning of a Markdown text without its marks: of lists and headings, callouts, footnotes, links,
+// bold and italic words.
 const excerpt = (text) => afterFrontMatter(text)
   .replace(/^[#>\s*-]+/gm, '')
   .replace(/^\[!\w+\][+-]?[ \t]*/gm, '')
