@@ -13,8 +13,16 @@ export const fileTypes = {
   other: t('kind.other'),
 };
 
-/** afterFrontMatter is a Markdown text without the YAML at its beginning. */
-const afterFrontMatter = (text) => (text ?? '').replace(/^---\n[^:\n]+:[^]*?\n(---|\.\.\.)[ \t]*(\n|$)/, '');
+// The YAML at the beginning of a Markdown text.
+const frontMatter = /^---\n[^:\n]+:[^]*?\n(---|\.\.\.)[ \t]*(\n|$)/;
+const afterFrontMatter = (text) => (text ?? '').replace(frontMatter, '');
+
+/** titleIn is the title that a Markdown text has: that of its front matter, or its first line. */
+function titleIn(text) {
+  const [front] = frontMatter.exec(text ?? '') ?? [''];
+  const named = /^title:[ \t]+(["']?)(.+)\1[ \t]*$/m.exec(front)?.[2];
+  return named ?? firstLine(afterFrontMatter(text)).replace(/^#+\s+/, '');
+}
 
 // excerpt is the beginning of a Markdown text without its marks: of lists and headings, callouts, footnotes, links,
 // bold and italic words.
@@ -40,8 +48,7 @@ const look = {
     const f = [fieldOf(this, 'title'), fieldOf(this, this.quick)].find((x) => x && r[x.name]);
     if (f && f.type !== 'text') return String(r[f.name]);
     const text = f && r[f.name];
-    const line = firstLine(f?.mono ? text : afterFrontMatter(text));
-    return (f?.mono ? line : line.replace(/^#+\s+/, '')) || t('kind.untitled', { kind: this.one });
+    return (f?.mono ? firstLine(text) : titleIn(text)) || t('kind.untitled', { kind: this.one });
   },
   meta(r) {
     const title = this.title(r);
