@@ -79,6 +79,10 @@ func TestShowIt(t *testing.T) {
 	card := g.See("GET", "/x/"+slug, "User-Agent", chrome, "Sec-Fetch-Mode", "").Want(200)
 	is.True(strings.Contains(string(card.Body), `action="/v/`+slug+`"`))
 	is.True(strings.Contains(card.Header.Get("Content-Security-Policy"), "form-action 'self';"))
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
+		g.See("POST", "/v/"+slug, append(header, "User-Agent", chrome, "X-Form", "show=page")...).Want(403)
+	}
+	is.Equal(a.Counted("files", slug, "views"), 0)
 	page := show(g, slug, "show=page").Want(200)
 	is.True(strings.Contains(string(page.Body), "the secret"))
 	is.Equal(a.Counted("files", slug, "views"), 1)

@@ -275,7 +275,7 @@ func card(c *web.Request, r *record.Record) error {
 	return c.RespondPage(http.StatusOK, page)
 }
 
-var UnlockItem = web.FormOp(303, unlockItem, 200, 302, 400, 401, 404, 410, 413, 415, 429, 503).ForVisitors()
+var UnlockItem = web.FormOp(303, unlockItem, 200, 302, 400, 401, 403, 404, 410, 413, 415, 429, 503).ForVisitors()
 
 // unlockItem receives the form of a locked item's page. After the right password it sets a
 // cookie, only for that item. It also receives the form of a card, which shows the item or follows the short link.
@@ -302,6 +302,11 @@ func unlockItem(c *web.Request) error {
 	}
 	if err := Unlock(c, r, owned); err != nil {
 		return problem(err)
+	}
+	if values.Has("show") { // else any site could use up the views
+		if err := c.SameOrigin(); err != nil {
+			return problem(err)
+		}
 	}
 	switch values.Get("show") {
 	case "page":

@@ -31,6 +31,9 @@ func readDeviceForm(c *web.Request, form field.Shaped) error {
 	if !isForm(c) {
 		return c.DecodeNew(form)
 	}
+	if err := c.SameOrigin(); err != nil { // a page of another site can send forms
+		return err
+	}
 	values, err := ReadForm(c)
 	if err != nil {
 		return err

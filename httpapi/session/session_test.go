@@ -587,6 +587,11 @@ func TestDeviceFlowOfLibraries(t *testing.T) {
 		})
 	}
 	const grant = "&grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code"
+	foreign := a.Do(apitest.Request{ // a page of another site needs nobody's consent for this
+		Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, Body: strings.NewReader("client_id=x"), Raw: true,
+		Header: apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "cross-site"),
+	}).Want(400)
+	is.Equal(foreign.Text("error_description"), "The request comes from another site.")
 	begun := send("authorize", "client_id=Some+tool&scope=read").Want(200)
 	poll := "client_id=Some+tool" + grant + "&device_code=" + begun.Text("device_code")
 	is.Equal(send("token", poll).Want(400).Text("error"), "authorization_pending")

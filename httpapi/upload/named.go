@@ -59,8 +59,12 @@ func (in *Intake) takeNamed(c *web.Request, budget *Budget) (field.Object, error
 	}
 	fields := field.Object{}
 	for _, p := range queryFields {
-		if query.Has(p.Name) {
-			fields[p.Name] = query.Get(p.Name)
+		switch all := query[p.Name]; len(all) {
+		case 0:
+		case 1:
+			fields[p.Name] = all[0]
+		default:
+			return nil, record.Bad(map[string]string{p.Name: "must be given once"})
 		}
 	}
 	return fields, in.takeBytes(c, f, budget)

@@ -88,6 +88,7 @@ func TestUploadNamedRefused(t *testing.T) {
 		{"a.txt?isPublic=maybe", 422, nil},
 		{"a.txt?maxViews=0", 422, nil},
 		{"a.txt?slug=a%20b", 422, nil},
+		{"a.txt?slug=a&slug=b", 422, nil},
 		{"a.txt", 415, []string{"Content-Type", "multipart/form-data; boundary=x"}},
 		{"a.txt", 415, []string{"Content-Encoding", "gzip"}},
 		{"a.txt", 400, []string{"Content-Range", "bytes 0-4/10"}},

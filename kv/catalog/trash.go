@@ -170,7 +170,7 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 		r.Slug = NewSlug(tx)
 	}
 	if r.Expired(tx.Now) {
-		r.EndDeletes = false // whoever restores it wants to keep it
+		r.EndDeletes = false // who restores it wants to keep it
 	}
 	if err := r.Reorder(); err != nil { // it may be from a former version
 		return nil, err
