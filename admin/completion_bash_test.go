@@ -30,7 +30,7 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _kist; printf '%s ' "${COMPREPLY[@]}"
 	} {
 		is := is.New(t)
 		args := append([]string{"-c", script, "bash", filepath.Dir(binary)}, row.words...)
-		out, err := exec.Command("bash", args...).CombinedOutput()
+		out, err := exec.Command("bash", args...).Output()
 		is.NoErr(err)
 		is.Equal(string(out), row.want)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -272,6 +273,8 @@ func TestImportNotes(t *testing.T) {
 	p.ann()
 	is.NoErr(os.MkdirAll(p.path("vault", "travel"), 0o700))
 	p.write("vault/travel/Trip.md", "---\ntags: [x]\n---\n# Day one\n")
+	past := time.Now().Add(-time.Hour) // a note is not from the future, even if the clock is set back now
+	is.NoErr(os.Chtimes(p.path("vault/travel/Trip.md"), past, past))
 	is.Equal(
 		p.must("import", "vault", "--user", "ann", "--dry-run", "--format", "folder"),
 		"This would import (folder): 1 file. Of 1 entry, 0 were there already and 0 are skipped.",

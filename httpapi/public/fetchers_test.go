@@ -103,6 +103,7 @@ func TestShowIt(t *testing.T) {
 	show(a.Guest(), slug, "show=page").Want(401)
 	g = a.Guest()
 	show(g, slug, "password=open+sesame").Want(303)
+	show(g, slug, "show=page").Want(200)
 	page = g.See("GET", "/v/"+slug, "User-Agent", chrome, "Sec-Fetch-Mode", "").Want(200) // no second button
 	is.True(strings.Contains(string(page.Body), "the secret"))
 	is.Equal(a.Counted("files", slug, "views"), 1)

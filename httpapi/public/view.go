@@ -297,7 +297,7 @@ func unlockItem(c *web.Request) error {
 	if err != nil {
 		return problem(NotOpen(c, err))
 	}
-	if values.Get("password") == "" && r.Password != "" && !owned {
+	if values.Get("password") == "" && !opened(c, r, owned) {
 		return c.RespondPage(http.StatusUnauthorized, locked(c, slug, then, embed.Problem{Text: c.Lang().T("locked.type")}))
 	}
 	if err := Unlock(c, r, owned); err != nil {

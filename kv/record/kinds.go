@@ -336,6 +336,9 @@ func (v *Source) check() error {
 // briefChars is how much of a long text a list needs, in characters.
 const briefChars = 300
 
+// maxBriefFront is the maximum number of bytes of front matter, which may have the title, before the shortened text.
+const maxBriefFront = 2000
+
 // Brief is the record with its long texts shortened, for long lists.
 func (r *Record) Brief() (*Record, error) {
 	b, err := r.Decode()
@@ -344,7 +347,12 @@ func (r *Record) Brief() (*Record, error) {
 	}
 	switch b := b.(type) {
 	case *Note:
-		b.Content = Cut(b.Content, briefChars)
+		_, text := FrontMatter(b.Content)
+		front := b.Content[:len(b.Content)-len(text)]
+		if len(front) > maxBriefFront {
+			front = ""
+		}
+		b.Content = front + Cut(text, briefChars)
 	case *Snippet:
 		b.Content = Cut(b.Content, briefChars)
 	case *Recipe:

@@ -17,19 +17,15 @@ export const fileTypes = {
 const frontMatter = /^---\n[^:\n]+:[^]*?\n(---|\.\.\.)[ \t]*(\n|$)/;
 const afterFrontMatter = (text) => (text ?? '').replace(frontMatter, '');
 
-/** titleIn is the title that a Markdown text has: that of its front matter, or its first line. */
-function titleIn(text) {
-  const [front] = frontMatter.exec(text ?? '') ?? [''];
-  const named = /^title:[ \t]+(["']?)(.+)\1[ \t]*$/m.exec(front)?.[2];
-  return named ?? firstLine(afterFrontMatter(text)).replace(/^#+\s+/, '');
-}
+// titleIn is the title that a Markdown text has: that of its front matter, or its first line.
+const titleIn = (text) => /^title: *(.+)/m.exec(frontMatter.exec(text)?.[0])?.[1].replace(/^["']|["']$/g, '')
+  ?? firstLine(afterFrontMatter(text)).replace(/^#+\s+/, '');
 
 // excerpt is the beginning of a Markdown text without its marks: of lists and headings, callouts, footnotes, links,
 // bold and italic words.
 const excerpt = (text) => afterFrontMatter(text)
   .replace(/^[#>\s*-]+/gm, '')
-  .replace(/^\[!\w+\][+-]?[ \t]*/gm, '')
-  .replace(/\[\^[^\]\s]+\]:?/g, '')
+  .replace(/^\[!\w+\][+-]?|\[\^[^\]\s]+\]:?/gm, '')
   .replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
   .replace(/\*+|__|\x60/g, '')
   .replace(/(^|\W)_([^_\n]+)_(?!\w)/g, '$1$2')

@@ -138,11 +138,9 @@ func noteRow(f *file, asFile Row) Row {
 		return Row{At: asFile.At, Name: asFile.Name, Refused: "Its bytes are damaged."}
 	}
 	if rest != nil {
-		asFile.Open = func() (io.ReadCloser, error) { return rest, nil }
-		note := fmt.Sprintf("It is longer than %d bytes, so it stays a file.", record.MaxContent)
-		asFile.Notes = append(asFile.Notes, note)
-		return asFile
+		return tooLong(asFile, rest)
 	}
+	stored := text
 	b := build(record.Notes, asFile.At)
 	charset, err := media.CharsetOf(bytes.NewReader(text), "")
 	if err == nil {
@@ -155,6 +153,9 @@ func noteRow(f *file, asFile Row) Row {
 		b.note("%s", note)
 	}
 	all := strings.TrimPrefix(strings.ReplaceAll(strings.ReplaceAll(string(text), "\r\n", "\n"), "\x00", ""), "\ufeff")
+	if len(all) > record.MaxContent {
+		return tooLong(asFile, io.NopCloser(bytes.NewReader(stored)))
+	}
 
 	properties, body := record.FrontMatter(all)
 	head := frontOf(properties)
@@ -171,6 +172,19 @@ func noteRow(f *file, asFile Row) Row {
 	}
 	b.Fields["content"] = all
 	return b.Row
+}
+
+// tooLong is the row of a file that cannot become a note.
+func tooLong(asFile Row, bytes io.ReadCloser) Row {
+	note := fmt.Sprintf("It is longer than %d bytes, so it stays a file.", record.MaxContent)
+	asFile.Notes = append(asFile.Notes, note)
+	return kept(asFile, bytes)
+}
+
+// kept is the row of a file whose bytes have been looked at.
+func kept(asFile Row, bytes io.ReadCloser) Row {
+	asFile.Open = func() (io.ReadCloser, error) { return bytes, nil }
+	return asFile
 }
 
 // content reads at most limit bytes of a file. If it is longer, rest is all of it.
@@ -198,7 +212,12 @@ func heading(text string) string {
 	if !found {
 		return ""
 	}
-	return strings.Trim(title, "# ")
+	title = strings.TrimSpace(title)
+	open := strings.TrimRight(title, "#") // CommonMark: signs that close it are after a blank
+	if strings.HasSuffix(open, " ") || open == "" {
+		return strings.TrimSpace(open)
+	}
+	return title
 }
 
 // A front is the front matter of a note, by its keys in lower case. It stays in the
@@ -248,7 +267,8 @@ func (h front) when(keys ...string) time.Time {
 	return time.Time{}
 }
 
-// keepIn reads the notes of Google Keep in a Takeout: JSON with the pictures beside it.
+// keepIn reads the notes of Google Keep in a Takeout: JSON with the pictures beside it. Other files stay files, but in the
+// folder Keep those that say the same once more are left out.
 func keepIn(files iter.Seq2[file, error]) Rows {
 	left, others := notRead("member"), notRead("file")
 	return left.after(func(yield func(Row, error) bool) {
@@ -258,15 +278,14 @@ func keepIn(files iter.Seq2[file, error]) Rows {
 				return
 			}
 			row := f.row()
-			switch strings.ToLower(path.Ext(f.name)) {
-			case ".json":
-				if row.Refused == "" {
-					row = keepFile(&f, row, left)
-				}
-			case ".html": // the same notes once more
+			ext, ofKeep := strings.ToLower(path.Ext(f.name)), path.Base(path.Dir(f.name)) == "Keep"
+			switch {
+			case ext == ".json" && row.Refused == "":
+				row = keepFile(&f, row, left)
+			case ext == ".html" && ofKeep:
 				others.add("*.html")
 				continue
-			case ".txt":
+			case ext == ".txt" && ofKeep:
 				others.add(path.Base(f.name))
 				continue
 			}
@@ -278,18 +297,18 @@ func keepIn(files iter.Seq2[file, error]) Rows {
 	})
 }
 
+// keepFile makes a note of a file in JSON, if it is one of Keep.
 func keepFile(f *file, asFile Row, left *unread) Row {
 	text, rest, err := content(f, MaxEntry)
 	if rest != nil {
-		_ = rest.Close() // it was only read
-		return Row{At: asFile.At, Name: asFile.Name, Refused: fmt.Sprintf("It is longer than %d bytes.", MaxEntry)}
+		return kept(asFile, rest)
 	}
 	if err != nil {
 		return Row{At: asFile.At, Name: asFile.Name, Refused: "Its bytes are damaged."}
 	}
 	o, err := field.Parse(text)
-	if err != nil {
-		return Row{At: asFile.At, Name: asFile.Name, Refused: forEntry(err)}
+	if err != nil || o["userEditedTimestampUsec"] == nil {
+		return kept(asFile, io.NopCloser(bytes.NewReader(text)))
 	}
 	e := &entry{o: o, unread: left}
 	row := keepRow(asFile.At, e)

@@ -26,7 +26,7 @@ var keepSample = zipped(
 		`"labels":[{"name":"Home"}],"createdTimestampUsec":1577934245000000,"userEditedTimestampUsec":1577934246000000}`,
 	"Takeout/Keep/Text.json", `{"color":"RED","title":"","textContent":"hello\nworld","textContentHtml":"<p>hello</p>","attachments":[{"filePath":"a.png","mimetype":"image/png"}],`+
 		`"annotations":[{"title":"Go","url":"https://go.dev","source":"WEBLINK"}],"userEditedTimestampUsec":1577934246000000}`,
-	"Takeout/Keep/Gone.json", `{"title":"Gone","isTrashed":true,"textContent":"x"}`,
+	"Takeout/Keep/Gone.json", `{"title":"Gone","isTrashed":true,"textContent":"x","userEditedTimestampUsec":1577934245000000}`,
 	"Takeout/Keep/Bad.json", `[]`,
 	"Takeout/Keep/List.html", "<p>", "Takeout/Keep/Labels.txt", "Home", "Takeout/Keep/a.png", "hello",
 )
@@ -59,7 +59,7 @@ func TestNotes(t *testing.T) {
 			`Takeout/Keep/List.json: note {"content":"- [x] milk\n- [ ] bread rolls","isFavorite":true,"tags":["Home","archived"],"title":"To buy"} 2020-01-02T03:04:05Z`,
 			`Takeout/Keep/Text.json: note {"content":"hello\nworld\n\nGo\n\nhttps://go.dev"} 2020-01-02T03:04:06Z (It had the file a.png, which is not part of the note here.)`,
 			`Takeout/Keep/Gone.json: "Gone" refused: It is in the trash of Keep.`,
-			`Takeout/Keep/Bad.json: "Bad.json" refused: The entry must be a JSON object.`,
+			`Takeout/Keep/Bad.json: file {"originalName":"Bad.json"} 2023-11-14T22:13:20Z in Takeout/Keep "[]"`,
 			`Takeout/Keep/a.png: file {"originalName":"a.png"} 2023-11-14T22:13:20Z in Takeout/Keep "hello"`,
 			`file "*.html": ` + once, `file "Labels.txt": ` + once, `member "color": ` + once,
 		}},

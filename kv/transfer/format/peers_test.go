@@ -279,7 +279,7 @@ func TestUnread(t *testing.T) {
 		}},
 		{Markdown, zipped("a.md", "x", ".git/x", "y"), []string{`folder ".git/"`}},
 		{
-			Keep, zipped("a.json", mark(`{"title":"x","listContent":[{"text":"y"}]}`), "b.html", ""),
+			Keep, zipped("Keep/a.json", mark(`{"title":"x","listContent":[{"text":"y"}],"userEditedTimestampUsec":1}`), "Keep/b.html", ""),
 			[]string{`member "kistUnknown"`, `member "listContent.kistUnknown"`, `file "*.html"`},
 		},
 		{

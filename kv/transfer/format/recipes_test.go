@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,7 +44,7 @@ const mealieTold = `recipe {"description":"Sour\n\nServings: 1 loaf\n\nPreparati
 const mealieOld = `{"name":"Tea","recipe_ingredient":["water","leaves"],"recipe_instructions":[{"text":"Pour."}],"tags":["hot"],"org_url":null,"date_added":"2020-01-02"}`
 
 var (
-	paprikaSample = zipped("Pancakes.paprikarecipe", gzipped(paprikaJSON), "Bad.paprikarecipe", "no gzip", "more.txt", "x")
+	paprikaSample = zipped("Pancakes.paprikarecipe", gzipped(paprikaJSON), "Bad.paprikarecipe", "no gzip", ".more.txt", "x")
 	tandoorSample = zipped("Soup.zip", zipped("recipe.json", tandoorJSON, "image.png", "hello"), "Bad.zip", "PK", "Empty.zip", zipped("x", ""))
 	mealieSample  = zipped("recipes/bread/bread.json", mealieJSON, "recipes/bread/images/original.webp", "hello",
 		"recipes/bread/images/min-original.webp", "x", "recipes/tea/tea.json", mealieOld, "bad.json", "[]")
@@ -68,7 +69,7 @@ func TestRecipes(t *testing.T) {
 			`Pancakes.paprikarecipe, picture: file {"originalName":"Pancakes.jpg"} 2020-01-02T03:04:05Z in Paprika "hello"`,
 			`Pancakes.paprikarecipe, picture: file {"originalName":"Pancakes 2.png"} 2020-01-02T03:04:05Z in Paprika "x"`,
 			`Bad.paprikarecipe: "Bad.paprikarecipe" refused: It is not valid gzip.`,
-			`file "more.txt": ` + once,
+			`file ".more.txt": ` + once,
 		}, pictures("Paprika", "2")},
 		{"one of Paprika", Paprika, gzipped(paprikaJSON), []string{"entry 1: " + paprikaTold}, pictures("Paprika", "2")},
 		{"Paprika in JSON", Paprika, "[" + paprikaJSON + "]", []string{"entry 1: " + paprikaTold}, pictures("Paprika", "2")},
@@ -174,4 +175,53 @@ func FuzzTandoor(f *testing.F) {
 
 func FuzzMealie(f *testing.F) {
 	fuzz(f, Mealie, mealieSample, mealieJSON, mealieOld, `{"recipes":[{"name":1}]}`, `{"recipeIngredient":[{"quantity":-1,"unit":"x"}]}`)
+}
+
+// TestMixedZips: one recipe, or one note of Keep, does not decide what becomes of the other files in a zip.
+func TestMixedZips(t *testing.T) {
+	t.Parallel()
+	const keep = `{"textContent":"x","userEditedTimestampUsec":1577934245000000}`
+	for _, row := range []struct {
+		name  string
+		files []string
+		want  Format
+	}{
+		{"Paprika", []string{"a.paprikarecipe", "x", "__MACOSX/._a.paprikarecipe", "x"}, Paprika},
+		{"Paprika and photos", []string{"a.paprikarecipe", "x", "b.jpg", "x"}, Folder},
+		{"Mealie", []string{"recipes/a/a.json", mealieJSON, "recipes/a/images/b.webp", "x"}, Mealie},
+		{"Mealie and photos", []string{"a.json", mealieJSON, "b.jpg", "x"}, Folder},
+		{"Mealie and letters", []string{"recipes/a/a.json", mealieJSON, "letter.docx", "x"}, Folder},
+		{"Tandoor", []string{"a.zip", zipped("recipe.json", tandoorJSON)}, Tandoor},
+		{"one of Tandoor", []string{"recipe.json", tandoorJSON, "image.jpg", "x"}, Tandoor},
+		{"Tandoor and photos", []string{"a.zip", zipped("recipe.json", tandoorJSON), "b.jpg", "x"}, Folder},
+	} {
+		is := is.New(t)
+		got, err := Detect(source(zipped(row.files...)))
+		is.NoErr(err)
+		if got != row.want {
+			t.Errorf("%s: %s", row.name, got)
+		}
+	}
+
+	is := is.New(t)
+	got := rowsOf(Keep, source(zipped(
+		"Keep/a.json", keep, "Keep/a.html", "x", "web/index.html", "x", "web/data.json", `{"a":1}`, "letter.txt", "x",
+	)))
+	is.Equal(len(got), 5)
+	is.True(strings.HasPrefix(got[0], "Keep/a.json: note "))
+	is.True(strings.HasPrefix(got[1], "web/index.html: file "))
+	is.True(strings.HasPrefix(got[2], "web/data.json: file ") && strings.HasSuffix(got[2], strconv.Quote(`{"a":1}`)))
+	is.True(strings.HasPrefix(got[3], "letter.txt: file "))
+	is.Equal(got[4], `file "*.html": `+once)
+}
+
+func TestHeading(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"# A\nb": "A", "# C#": "C#", "# A ##": "A", "# #": "", "#A": "", "\n\n # x #": "x", "a\n# b": "", "# A#b #": "A#b",
+	} {
+		if got := heading(text); got != want {
+			t.Errorf("%q: %q, not %q", text, got, want)
+		}
+	}
 }

@@ -112,6 +112,7 @@ func detectZip(s Source) (Format, error) {
 	}
 	looked := 0
 	var census Census
+	var recipes Format
 	for _, f := range z.File {
 		if !f.FileInfo().IsDir() {
 			census.Add(f.Name)
@@ -122,30 +123,59 @@ func detectZip(s Source) (Format, error) {
 		case omnivorePart(f):
 			return Omnivore, nil
 		case path.Ext(f.Name) == ".paprikarecipe":
-			return Paprika, nil
+			recipes = Paprika
 		case f.Name == "recipe.json":
-			return Tandoor, nil
+			recipes = Tandoor
 		}
-		if looked == maxLooked {
+		if looked == maxLooked || recipes != "" {
 			continue
 		}
 		switch path.Ext(f.Name) {
 		case ".zip":
 			looked++
 			if beginsWith(f, "recipe.json") {
-				return Tandoor, nil
+				recipes = Tandoor
 			}
 		case ".json":
 			looked++
 			if beginsWith(f, `"recipe_ingredient"`, `"recipeIngredient"`, `"recipe_instructions"`) {
-				return Mealie, nil
+				recipes = Mealie
 			}
 			if beginsWith(f, `"userEditedTimestampUsec"`) {
 				return Keep, nil
 			}
 		}
 	}
+	if recipes != "" && hasOnly(z, recipes) {
+		return recipes, nil
+	}
 	return census.Format(), nil
+}
+
+// hasOnly reports whether a zip has nothing but what a program of recipes writes. One recipe among other files, such as
+// photos, is no reason to leave these out.
+func hasOnly(z *zip.Reader, recipes Format) bool {
+	for _, f := range z.File {
+		way := strings.Split(f.Name, "/")
+		if f.FileInfo().IsDir() || hiddenAt(way) >= 0 || way[0] == "__MACOSX" {
+			continue
+		}
+		ext := path.Ext(f.Name)
+		picture := strings.HasPrefix(media.OfName(f.Name), "image/")
+		belongs := false
+		switch recipes {
+		case Paprika:
+			belongs = ext == ".paprikarecipe"
+		case Tandoor:
+			belongs = ext == ".zip" || ext == ".json" || strings.HasPrefix(f.Name, "image")
+		case Mealie: // pictures are in the folders of recipes
+			belongs = ext == ".json" || picture && len(way) > 1
+		}
+		if !belongs {
+			return false
+		}
+	}
+	return true
 }
 
 // maxLooked is into how many files of a zip its detection looks.
