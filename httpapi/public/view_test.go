@@ -351,15 +351,19 @@ func TestPageRace(t *testing.T) {
 			}
 			r.Header.Set("X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i)) // a network may open a few a minute
 			r.Header.Set("Sec-Fetch-Mode", "navigate")
-			res, err := apitest.Plain.Do(r)
-			if err != nil {
-				t.Error(err)
-				return
+			status := http.StatusServiceUnavailable
+			for status == http.StatusServiceUnavailable { // it waited too long for the others, and counted nothing
+				res, err := apitest.Plain.Do(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				status = res.StatusCode
+				res.Body.Close()
 			}
-			defer res.Body.Close()
 			mu.Lock()
 			defer mu.Unlock()
-			statuses[res.StatusCode]++
+			statuses[status]++
 		})
 	}
 	wg.Wait()

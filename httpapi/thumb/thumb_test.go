@@ -853,7 +853,7 @@ func TestSizes(t *testing.T) {
 	is.Equal(opened, 3) // for Tile, Card and Screen
 	removed, err := d.Sweep(func(blobs.Ref) (bool, error) { return false, nil })
 	is.NoErr(err)
-	is.Equal(removed, 4)
+	is.Equal(removed, 5)
 
 	// What has no thumbnail has none of any size.
 	for _, size := range []Size{Small, Row, Screen, Card} {
