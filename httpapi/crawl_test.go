@@ -140,6 +140,9 @@ func TestQuarantine(t *testing.T) {
 			if r.ID == "logout" || r.ID == "removeUser" || strings.HasPrefix(r.ID, "removeSession") {
 				continue // it would end what the walk is made with
 			}
+			if r.ID == "uploadNamed" {
+				continue // it would make a file with the name that is looked for
+			}
 			if r.Method == http.MethodDelete && who == "an administrator" && strings.Contains(r.Path, "/admin/") {
 				continue
 			}

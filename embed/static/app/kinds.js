@@ -14,26 +14,25 @@ export const fileTypes = {
 };
 
 // The YAML at the beginning of a Markdown text.
-const frontMatter = /^---\n[^:\n]+:[^]*?\n(---|\.\.\.)[ \t]*(\n|$)/;
+const frontMatter = /^---\n.+:[^]*?\n---\s*/;
 const afterFrontMatter = (text) => (text ?? '').replace(frontMatter, '');
 
 // titleIn is the title that a Markdown text has: that of its front matter, or its first line.
-const titleIn = (text) => /^title: *(.+)/m.exec(frontMatter.exec(text)?.[0])?.[1].replace(/^["']|["']$/g, '')
+const titleIn = (text) => /^title: *["']?(.+?)["']?$/m.exec(frontMatter.exec(text))?.[1]
   ?? firstLine(afterFrontMatter(text)).replace(/^#+\s+/, '');
 
 // excerpt is the beginning of a Markdown text without its marks: of lists and headings, callouts, footnotes, links,
 // bold and italic words.
 const excerpt = (text) => afterFrontMatter(text)
   .replace(/^[#>\s*-]+/gm, '')
-  .replace(/^\[!\w+\][+-]?|\[\^[^\]\s]+\]:?/gm, '')
-  .replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
+  .replace(/!?\[([^\]]*)\]\([^)]*\)|\[[!^]\S+?\]:?/g, '$1')
   .replace(/\*+|__|\x60/g, '')
   .replace(/(^|\W)_([^_\n]+)_(?!\w)/g, '$1$2')
   .replace(/\s+/g, ' ')
   .trim()
   .slice(0, 140);
 
-const firstLine = (text) => (text ?? '').split('\n').find((l) => l.trim())?.trim().slice(0, 120) ?? '';
+const firstLine = (text) => text.split('\n').find((l) => l.trim())?.trim().slice(0, 120) ?? '';
 const cutoff = (text) => text && h('span.cutoff', {}, text);
 
 export const fieldOf = (k, name) => k.fields.find((f) => f.name === name);

@@ -31,7 +31,7 @@ const conditions = {
       { name: 'expiresAt', label: t('share.expiresAt'), type: 'time', onlyFor: { ends: ['other'] } },
       {
         name: 'expiryAction', label: t('share.atEnd'), type: 'choice', required: true,
-        choices: { hide: t('share.hide'), delete: t('share.deleteForGood') },
+        choices: { hide: t('share.hide'), delete: t('share.delete') },
         onlyFor: { ends: Object.keys(ends).filter((end) => end !== 'never') },
       },
     ],
