@@ -17,7 +17,7 @@ type Build struct {
 
 // BuildOf is what the running program was made from. linked is the version that was set when it was linked, or "".
 func BuildOf(linked string) Build {
-	info, _ := debug.ReadBuildInfo() // nil if there is none
+	info, _ := debug.ReadBuildInfo() // nil in a program that was built without modules
 	return buildOf(linked, info)
 }
 

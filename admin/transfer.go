@@ -130,10 +130,13 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client,
 func detectFolder(dir string) (format.Format, error) {
 	var census format.Census
 	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
+		if err != nil {
+			return nil // pack reports what cannot be read
+		}
+		if d.Type().IsRegular() {
 			census.Add(name)
 		}
-		return nil // pack reports what cannot be read
+		return nil
 	})
 	return census.Format(), err
 }

@@ -49,7 +49,7 @@ func meant(path string) (paths []string) {
 	return paths
 }
 
-// correct redirects a request whose address leads to nothing, to the one that was meant. If there is none, it fails
+// correct redirects a request whose address leads to nothing, to the one that was meant. Without one it fails
 // with missing. It counts no view, and it finds nothing that the visitor may not see.
 func (s *Server) correct(c *web.Request, missing error) error {
 	if c.R.Method != http.MethodGet && c.R.Method != http.MethodHead {
@@ -73,6 +73,7 @@ func (s *Server) correct(c *web.Request, missing error) error {
 
 // leads reports whether a path leads to a page, or to something that the visitor may see.
 func (s *Server) leads(c *web.Request, path string) bool {
+	segments := strings.Split(path, "/")
 	for i := range s.routes {
 		r := &s.routes[i]
 		if r.Method != http.MethodGet || !r.Access.Open || strings.HasPrefix(r.Path, web.APIPath) {
@@ -81,7 +82,7 @@ func (s *Server) leads(c *web.Request, path string) bool {
 		if c.AtContentOrigin() && !r.AtContentOrigin {
 			continue
 		}
-		args, fits := argsOf(r.Path, path)
+		args, fits := argsOf(r.Path, segments)
 		switch {
 		case !fits:
 		case len(args) == 0:
@@ -97,9 +98,9 @@ func (s *Server) leads(c *web.Request, path string) bool {
 	return false
 }
 
-// argsOf reports whether a path fits that of a route, and what its wildcards stand for.
-func argsOf(route, path string) (args httprouter.Params, fits bool) {
-	words, segments := strings.Split(route, "/"), strings.Split(path, "/")
+// argsOf reports whether the segments of a path fit those of a route, and what its wildcards stand for.
+func argsOf(route string, segments []string) (args httprouter.Params, fits bool) {
+	words := strings.Split(route, "/")
 	if len(words) != len(segments) {
 		return nil, false
 	}

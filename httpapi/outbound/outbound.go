@@ -169,10 +169,10 @@ func (c *Client) Refuses(address string) (why string) {
 func canonical(host string) string {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	a, err := netip.ParseAddr(host)
-	if err == nil && a.Is4In6() {
-		return a.Unmap().WithZone("").String()
+	if err != nil || !a.Is4In6() {
+		return host
 	}
-	return host
+	return a.Unmap().WithZone("").String()
 }
 
 // dial resolves the host and connects to the first of its allowed addresses that answers.

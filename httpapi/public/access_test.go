@@ -25,7 +25,7 @@ func TestGuessesOfTwoMeanings(t *testing.T) {
 	}
 	a := apitest.Start(t)
 	a.Post("/api/v1/notes", `{"content":"x","isPublic":true,"slug":"mine","password":"öffne dich 7"}`).Want(http.StatusCreated)
-	for range 6 { // a right one is none
+	for range 6 { // a right one does not count
 		a.Visit("/x/mine", "X-Share-Password", "%C3%B6ffne%20dich%207").Want(http.StatusOK)
 	}
 }

@@ -376,10 +376,13 @@ var ViewGames = web.PageOp(viewGames, 404, 429, 503).ForVisitors().Found(findsGa
 // findsGames fails with Missing if the user has no games that are open to all.
 func findsGames(c *web.Request) error {
 	_, games, _, err := games(c, c.Arg("username"))
-	if err == nil && len(games) == 0 {
+	if err != nil {
+		return err
+	}
+	if len(games) == 0 {
 		return record.ErrMissing
 	}
-	return err
+	return nil
 }
 
 // viewGames shows the newest public games of a user.

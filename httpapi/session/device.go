@@ -64,12 +64,12 @@ var AuthorizeDevice = web.Operation{
 func authorizeDevice(c *web.Request) error {
 	form := new(DeviceForm)
 	err := readDeviceForm(c, form)
-	client := cmp.Or(form.client, form.clientID)
-	if err == nil && client == "" {
-		err = record.Bad(map[string]string{"extension_id": "is required"})
-	}
 	if err != nil {
 		return invalidRequest(c, err)
+	}
+	client := cmp.Or(form.client, form.clientID)
+	if client == "" {
+		return invalidRequest(c, record.Bad(map[string]string{"extension_id": "is required"}))
 	}
 	if c.Addr.IsValid() {
 		if wait := c.Site.Limits.Devices.Take(limit.Network(c.Addr), 1, c.Site.Store.Now()); wait > 0 {

@@ -80,7 +80,7 @@ func TestBMP(t *testing.T) {
 		is.True(err != nil)
 	}
 
-	head := append([]byte("BM"), make([]byte, 52)...) // 8000 by 5000 pixels, of which there is none
+	head := append([]byte("BM"), make([]byte, 52)...) // it promises 8000 by 5000 pixels and has not one
 	copy(head[10:], []byte{54, 0, 0, 0, 40, 0, 0, 0, 0x40, 0x1f, 0, 0, 0x88, 0x13, 0, 0, 1, 0, 24})
 	_, err := readHeader(inMemory(head))
 	is.Equal(err.Error(), "thumb: no thumbnail: the file is cut off")

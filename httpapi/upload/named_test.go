@@ -70,7 +70,7 @@ func TestUploadNamed(t *testing.T) {
 	is.Equal(put(a, "f.txt", "hello", "Idempotency-Key", "k").Status, 422)
 }
 
-// TestUploadNamedRefused: what is no file under a name, or is not allowed, stores nothing.
+// TestUploadNamedRefused: a request without a usable name or without the right to upload stores nothing.
 func TestUploadNamedRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

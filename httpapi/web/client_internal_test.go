@@ -7,7 +7,7 @@ import (
 )
 
 // TestClient: behind a trusted proxy, the client is the last address that is not a trusted proxy, in whatever form the
-// proxies write it. What is before a text that is none was written by nobody who is trusted.
+// proxies write it. Nobody who is trusted wrote what is before a text that is no address.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	s := &Site{Config: Config{TrustedProxies: []netip.Prefix{

@@ -37,15 +37,23 @@ func renewOrders(s *kv.Store) {
 	if work.failed == nil {
 		work.failed = map[record.ID]bool{}
 	}
-	keys, err := work.former(s)
-	if err == nil && len(keys) > 0 {
-		err = s.Update(func(tx *kv.Tx) error { return work.renew(s, tx, keys) })
-	}
+	err := work.step(s)
 	if err != nil {
 		s.Log().Error("cannot renew the order of titles; will retry", "error", err)
-		return
 	}
-	work.done = len(keys) == 0 || len(work.failed) > reorderFails
+}
+
+// step renews some records, or finds that there are none left.
+func (work *reordering) step(s *kv.Store) error {
+	keys, err := work.former(s)
+	if err != nil {
+		return err
+	}
+	if len(keys) == 0 || len(work.failed) > reorderFails {
+		work.done = true
+		return nil
+	}
+	return s.Update(func(tx *kv.Tx) error { return work.renew(s, tx, keys) })
 }
 
 // former are the keys of some records whose sort key is by a former rule. In each list these are the last ones.

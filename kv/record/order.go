@@ -23,11 +23,11 @@ const presentOrder = 0x1f
 func orderOf(title string) string {
 	begin := strings.IndexFunc(title, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
 	if begin < 0 {
-		if title = strings.ReplaceAll(Cut(title, maxOrder), "\x00", ""); title == "" {
+		title = strings.ReplaceAll(Cut(title, maxOrder), "\x00", "")
+		if title == "" {
 			return ""
 		}
-		title = "! " + title
-		return cutOrder(title)
+		return cutOrder("! " + title)
 	}
 
 	var key strings.Builder

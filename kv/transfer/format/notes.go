@@ -267,8 +267,8 @@ func (h front) when(keys ...string) time.Time {
 	return time.Time{}
 }
 
-// keepIn reads the notes of Google Keep in a Takeout: JSON with the pictures beside it. Other files stay files, but in the
-// folder Keep those that say the same once more are left out.
+// keepIn reads the notes of Google Keep in a Takeout: JSON with the pictures beside it. Other files stay files, but in
+// the folder Keep those that say the same once more are left out.
 func keepIn(files iter.Seq2[file, error]) Rows {
 	left, others := notRead("member"), notRead("file")
 	return left.after(func(yield func(Row, error) bool) {

@@ -122,7 +122,7 @@ func (d *dish) into(b *builder) {
 	}
 }
 
-// minutes is a time for people; "" if there is none.
+// minutes is a time for people; "" for no time.
 func minutes(n string) string {
 	if n == "" || n == "0" {
 		return ""
