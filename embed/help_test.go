@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -82,6 +84,38 @@ func TestDocumentLinks(t *testing.T) {
 		}
 	}
 	is.True(count > 80)
+}
+
+// The changes are in a form that programs read: a section for each version, the newest first, under a heading that
+// begins with the version; in it what breaks comes before the rest.
+func TestChanges(t *testing.T) {
+	is := is.New(t)
+	topic, ok := HelpTopic("changes")
+	is.True(ok)
+	version := regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)( .+)?$`)
+	var newer []int
+	for i, section := range strings.Split(topic.Text, "\n## ")[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		is.True(len(strings.Fields(text)) > 5) // it says something
+		if i == 0 && name == "Unreleased" {
+			continue
+		}
+		parts := version.FindStringSubmatch(name)
+		if parts == nil {
+			t.Fatalf("%q does not begin with a version", name)
+		}
+		var numbers []int
+		for _, part := range parts[1:4] {
+			n, err := strconv.Atoi(part)
+			is.NoErr(err)
+			numbers = append(numbers, n)
+		}
+		is.True(newer == nil || slices.Compare(numbers, newer) < 0)
+		newer = numbers
+		before, _, found := strings.Cut(text, "\n### Breaking\n")
+		is.True(!found || !strings.Contains(before, "\n### "))
+	}
+	is.True(newer != nil)
 }
 
 func TestREADMEIsShort(t *testing.T) {
