@@ -314,7 +314,8 @@ func (s *server) config() web.Config {
 			Provider: s.Captcha, SiteKey: s.CaptchaSiteKey, Secret: s.CaptchaSecret, VerifyURL: s.CaptchaURL,
 		},
 		Outbound: outbound.New(outbound.Options{Allow: s.AllowOutbound}),
-		Metrics:  s.Metrics, Version: s.call.Build.Version, Log: log, Access: s.call.Access,
+		Metrics:  s.Metrics, Log: log, Access: s.call.Access,
+		Version: s.call.Build.Version, Commit: s.call.Build.Commit, Date: s.call.Build.Date,
 		Scrubbed: s.scrubber.Finished, Absent: s.sweeper.Absent,
 		Backup: func(w io.Writer) error {
 			return ops.Job{Dir: dir, Stderr: io.Discard, Log: log, Remote: s.shipper.Remote()}.Stream(w)
@@ -383,7 +384,7 @@ func (s *server) backend(ctx context.Context, shipped ship.Contents) control.Bac
 // about says how the server was started, for kist doctor.
 func (s *server) about() control.About {
 	return control.About{
-		Version: s.call.Build.Version, Base: s.base, Content: s.separate, Listen: s.Listen,
+		Version: s.call.Build.Version, Commit: s.call.Build.Commit, Date: s.call.Build.Date, Base: s.base, Content: s.separate, Listen: s.Listen,
 		Secure: s.secure != nil, TLSDomain: s.TLSDomain, TrustedProxies: s.proxies(), Issuer: s.OIDCIssuer,
 		MaxUpload: int64(s.MaxUploadSize), GCDelay: time.Duration(s.GCDelay), Probe: s.site.NewProbe(),
 		Store: control.StoreHealthOf(s.shipping.Address, s.shipper),

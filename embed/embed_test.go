@@ -42,7 +42,7 @@ var pages = map[string]Page{
 	},
 	"confirm, code": ConfirmPage{Code: true},
 	"home":          HomePage{},
-	"home, prefix":  HomePage{Base: "/kist"},
+	"home, prefix":  HomePage{Base: "/kist", Version: "1.2.3"},
 	"reference":     ReferencePage{},
 	"item":          ItemPage{},
 	"locked":        LockedPage{},

@@ -189,7 +189,8 @@ type DeletePage struct {
 // HomePage tells visitors what this server is.
 type HomePage struct {
 	formPage
-	Base string
+	Base    string
+	Version string // of the program; "" shows none
 }
 
 // ReferencePage is the interactive view of the schema. Its addresses are relative to its own, two segments below the

@@ -122,7 +122,7 @@ func appPages() []appPage {
 
 // readAbout tells visitors what this server is.
 func readAbout(c *web.Request) error {
-	return c.RespondPage(http.StatusOK, embed.HomePage{Base: c.Site.Prefix()})
+	return c.RespondPage(http.StatusOK, embed.HomePage{Base: c.Site.Prefix(), Version: c.Site.Version})
 }
 
 func (s *Server) showApp(p appPage) web.Operation {

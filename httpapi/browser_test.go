@@ -1029,7 +1029,7 @@ func TestBrowserHealth(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t, func(c *web.Config) {
 		c.LastBackup = func() time.Time { return time.Now().Add(-8 * 24 * time.Hour) }
-		c.Version = "1.2.3"
+		c.Version, c.Commit, c.Date = "1.2.3", "3e58d5ce5b6f2a7c0d1e", "2026-01-02T03:04:05Z"
 	})
 	b.Upload(nil, apitest.File("a.txt", "text/plain", "abc")).Want(201)
 	ben := b.AddUser("ben", people.Member)
@@ -1051,7 +1051,7 @@ func TestBrowserHealth(t *testing.T) {
 	is.True(strings.HasPrefix(check("URL").(string), "warning Warning http://127.0.0.1:"))
 	is.True(strings.HasPrefix(check("Backup").(string), "warning "))
 	is.Equal(b.js(`document.querySelector('#health li').className`), "problem") // problems come first
-	is.Equal(b.js(`document.querySelector('#health').textContent.includes('Version 1.2.3')`), true)
+	is.Equal(b.js(`document.querySelector('#health').textContent.includes('Version 1.2.3, commit 3e58d5ce5b of Jan 2, 2026')`), true)
 	is.Equal(
 		b.js(`[...document.querySelectorAll('[aria-label="Storage by user"] li > span')].map((li) => li.textContent.replace(/[0-9]+/, 'N')).join()`),
 		"ann N bytes,ben N bytes",

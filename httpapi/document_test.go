@@ -170,7 +170,7 @@ func makeDocument() ([]byte, error) {
 	err := enc.Encode(web.Object{
 		"openapi": "3.0.3",
 		"info": web.Object{
-			"title": "kist", "version": "1.0.0", "license": web.Object{
+			"title": "kist", "version": "1.0.0", "x-kist-version": httpapi.VersionPlaceholder, "license": web.Object{
 				"name": "MIT", "url": "https://spdx.org/licenses/MIT.html",
 			},
 			"contact": web.Object{"name": "The administrator of this server", "url": httpapi.Placeholder + "/about"},

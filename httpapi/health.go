@@ -134,6 +134,8 @@ func (v *storeHealth) Fields(s *field.Set) {
 
 type shownHealth struct {
 	version    string
+	commit     string
+	date       string // of the commit
 	backup     time.Time
 	store      *storeHealth // nil without an object store
 	disk       diskHealth
@@ -145,6 +147,10 @@ type shownHealth struct {
 
 func (v *shownHealth) Fields(s *field.Set) {
 	s.Text("version", &v.version, record.MaxName).Says("Version of the server.", `"1.2.3"`)
+	s.Text("commit", &v.commit, record.MaxName).
+		Says("Commit that the server was made from; empty if unknown.", `"3e58d5ce5b6f2a7c0d1e2f3a4b5c6d7e8f901234"`)
+	s.Text("commitDate", &v.date, record.MaxName).
+		Says("Date of that commit; empty if unknown.", `"2026-01-02T03:04:05Z"`)
 	s.Time("lastBackupAt", &v.backup).
 		Says("Up to when the latest backup has everything: one made by kist backup, downloaded, "+
 			"or a copy by another tool that kist verify has found whole; null if none is known.", `"2026-01-02T03:04:05.678Z"`)
@@ -237,7 +243,8 @@ func readHealth(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	v.version, v.backup = c.Site.Version, c.Site.LastBackup()
+	v.version, v.commit, v.date = c.Site.Version, c.Site.Commit, c.Site.Date
+	v.backup = c.Site.LastBackup()
 	if c.Site.Ship != nil {
 		st := c.Site.Ship.Status()
 		v.store = &storeHealth{

@@ -12,21 +12,27 @@ import (
 	"kist/httpapi/web"
 )
 
-// Placeholder stands for the base address in the embedded document.
-const Placeholder = "{base_url}"
+// What stands in the embedded document for the base address, and for the version of the program.
+const (
+	Placeholder        = "{base_url}"
+	VersionPlaceholder = "{kist_version}"
+)
 
-// A served document is the embedded one with the base address filled in.
+// A served document is the embedded one with the base address and the version filled in.
 type served struct {
 	plain, packed       []byte // uncompressed, and compressed by gzip
 	plainTag, packedTag string // strong entity tags
 }
 
-func serveDocument(base string) (*served, error) {
-	quoted, err := json.Marshal(base)
-	if err != nil {
-		return nil, fmt.Errorf("base address: %w", err)
+func serveDocument(base, version string) (*served, error) {
+	v := &served{plain: embed.OpenAPI}
+	for placeholder, text := range map[string]string{Placeholder: base, VersionPlaceholder: version} {
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s of the document: %w", placeholder, err)
+		}
+		v.plain = bytes.ReplaceAll(v.plain, []byte(placeholder), quoted[1:len(quoted)-1])
 	}
-	v := &served{plain: bytes.ReplaceAll(embed.OpenAPI, []byte(Placeholder), quoted[1:len(quoted)-1])}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := w.Write(v.plain); err != nil {

@@ -91,3 +91,21 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 	slices.Sort(rows)
 	is.Equal(a.Server.Registered(), rows) // every row is registered, once, and nothing else
 }
+
+// TestVersion: what the program was made from is the same wherever it is shown. A commit is for administrators.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t, func(c *web.Config) {
+		c.Version, c.Commit, c.Date = "1.2.3", "17f9375b+", "2026-11-27T22:58:44Z"
+	})
+	is.Equal(a.Visit("/api/v1/openapi").Want(200).At("info.x-kist-version"), "1.2.3")
+	is.True(strings.Contains(string(a.Visit("/about").Want(200).Body), "Kist 1.2.3"))
+	health := a.Get("/api/v1/admin/health").Want(200)
+	is.Equal(health.At("data.version"), "1.2.3")
+	is.Equal(health.At("data.commit"), "17f9375b+")
+	is.Equal(health.At("data.commitDate"), "2026-11-27T22:58:44Z")
+	for _, open := range []string{"/api/v1/openapi", "/about"} {
+		is.True(!strings.Contains(string(a.Visit(open).Body), "17f9375b"))
+	}
+}

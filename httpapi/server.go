@@ -105,7 +105,7 @@ func New(c web.Config) (*Server, error) {
 	s.Fetches = upload.NewFetches(s.Site)
 	s.Methods = s.allowed
 	s.routes = s.table()
-	s.schema = sync.OnceValues(func() (*served, error) { return serveDocument(c.Base) })
+	s.schema = sync.OnceValues(func() (*served, error) { return serveDocument(c.Base, c.Version) })
 	s.extension = sync.OnceValues(func() (*embed.Archive, error) {
 		return embed.ExtensionZip(c.Base, record.Views())
 	})

@@ -12,6 +12,8 @@ import (
 // About is what a running server says about itself.
 type About struct {
 	Version        string         `json:"version"`
+	Commit         string         `json:"commit,omitempty"` // as admin.Build has it
+	Date           string         `json:"date,omitempty"`   // of the commit
 	Base           string         `json:"base"`
 	Content        string         `json:"content,omitempty"` // the origin for content, if it is another
 	Listen         string         `json:"listen"`

@@ -85,8 +85,11 @@ type Config struct {
 	MaxConnections int
 	// Metrics turns /metrics on.
 	Metrics bool
-	Version string // of the program
-	Log     *slog.Logger
+	// Version, Commit and Date say what the program was made from, as kist version does. Commit and Date are "" if
+	// nobody knows.
+	Version, Commit, Date string
+
+	Log *slog.Logger
 	// Access receives a line for each request; nil means Log.
 	Access *slog.Logger
 }

@@ -161,7 +161,14 @@ function healthCard(health, index) {
   return h('div.card', { id: 'health' },
     h('h2', {}, t('instance.health')),
     h('ul.checks', {}, rows),
-    h('p.soft', {}, t('instance.version', { version: health.version })));
+    versionLine(health));
+}
+
+// versionLine says what the server was made from, as kist version does.
+function versionLine({ version, commit, commitDate }) {
+  if (!commit) return h('p.soft', {}, t('instance.version', { version }));
+  const short = commit.slice(0, 10), date = new Date(commitDate).toLocaleDateString(locale, { dateStyle: 'medium' });
+  return h('p.soft', { title: commit }, t('instance.built', { version, commit: short, date }));
 }
 
 // The storage card names so many users.
