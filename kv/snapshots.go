@@ -2,6 +2,8 @@ package kv
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"time"
 
 	"kist/kv/datadir"
@@ -113,7 +115,23 @@ func (s *Store) writeSnapshot(v view, at journal.State) (size int64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	return size, s.journal.Prune()
+	return size, s.prune()
+}
+
+// prune removes what the journal no longer needs, and says so if the way back to a former format
+// goes with it.
+func (s *Store) prune() error {
+	before, none := s.journal.Former()
+	err := s.journal.Prune()
+	if none != nil {
+		return err
+	}
+	_, gone := s.journal.Former()
+	if errors.Is(gone, fs.ErrNotExist) {
+		s.log.Warn("the state before the change of the data's format was removed, because of its age or to make room: "+
+			"kist rollback no longer leads back to it", "format", before.Format, "changedAt", before.At.UTC())
+	}
+	return err
 }
 
 // unmapped yields the operations and gives back the memory used to read them, so that
@@ -146,8 +164,7 @@ func (s *Store) Compact() error {
 }
 
 // upgrade begins a log in the current format and writes a snapshot of the store as it
-// is, in its old format. An older program can continue from there if both files are
-// moved away, because the earlier logs lead to the same state.
+// is, in its old format: see journal.Former.
 func (s *Store) upgrade(from uint32) error {
 	if err := s.journal.Begin(s.state); err != nil {
 		return err

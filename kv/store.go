@@ -141,7 +141,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Timer == nil {
 		s.scrubs.timer = time.After
 	}
-	s.space.log, s.space.prune = s.log, func() error { return s.journal.Prune() }
+	s.space.log, s.space.prune = s.log, s.prune
 	s.space.space = o.Space
 	if o.Space == nil {
 		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
@@ -214,7 +214,6 @@ func (s *Store) openOn(shipper *ship.Shipper) (err error) {
 	if err := s.prepare(); err != nil {
 		return err
 	}
-	s.journal.SetClock(s.Now) // a clock that jumped must not age the generations
 	// Before anything is acknowledged.
 	if err := s.keepInstance(); err != nil {
 		return err
@@ -256,15 +255,22 @@ func (s *Store) prepare() error {
 	if err != nil {
 		return err
 	}
+	s.journal.SetClock(s.Now) // a clock that jumped must not age the generations
 	if from < workcopy.Format {
 		if err := s.upgrade(from); err != nil {
 			return err
 		}
 	}
 
+	was := from
 	j := &job{fn: func(tx *Tx) error {
 		if !tx.textsHold() {
 			if err := tx.sumTexts(); err != nil {
+				return err
+			}
+		}
+		if from < workcopy.Format {
+			if err := tx.noteFormer(from, s.state.Seq); err != nil {
 				return err
 			}
 		}
@@ -290,6 +296,9 @@ func (s *Store) prepare() error {
 	}
 	if err != nil {
 		return err
+	}
+	if was < workcopy.Format {
+		s.tellChanged()
 	}
 
 	return s.View(func(tx *Tx) error {

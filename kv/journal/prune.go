@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 )
@@ -84,11 +85,18 @@ func (j *Journal) Prune() error {
 	}
 	s, known := j.disk()
 	floor := all[outdated(all, j.now(), keepBudget(aged(all), all[len(all)-1].size, s, known))].seq
+	former, err := j.files.former(g)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	// Remove the oldest first and one by one, so that a crash leaves no gap.
 	snaps, _ := slices.BinarySearch(g.snaps, floor)
 	logs, _ := slices.BinarySearch(g.logs, floor)
 	logs = j.unwanted(g.logs, logs)
 	for _, name := range slices.Concat(g.names(snapName, g.snaps[:snaps]), g.names(logName, g.logs[:logs])) {
+		if name == former.Name {
+			continue // it is kept for longer
+		}
 		if _, err := j.files.header(name); errors.As(err, new(*Irregular)) {
 			continue // it is foreign, and may not be removable
 		}
@@ -99,11 +107,15 @@ func (j *Journal) Prune() error {
 			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
 		}
 	}
-	return nil
+	if former.Name == "" {
+		return nil
+	}
+	return j.pruneFormer(former, floor)
 }
 
 // generations returns the generations, oldest first. A file that cannot be read
-// must not count as one of the last, and must not keep the others permanently.
+// must not count as one of the last, and must not keep the others permanently. The
+// former state is none of them once its logs are gone.
 func (s *files) generations(g generations) []generation {
 	var all []generation
 	if slices.Contains(g.logs, 0) && !slices.Contains(g.snaps, 0) {
@@ -112,6 +124,9 @@ func (s *files) generations(g generations) []generation {
 		}
 	}
 	for _, seq := range g.snaps {
+		if g.apart(seq) {
+			continue
+		}
 		if h, size, err := s.measure(fileName(snapName, seq)); err == nil {
 			all = append(all, generation{seq, time.UnixMilli(h.created), size})
 		}

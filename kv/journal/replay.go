@@ -114,6 +114,9 @@ func (s *files) replay(start func() error, apply func([]Op) error) (Replayed, er
 	var done Replayed
 	var bad []error
 	for i := len(g.snaps) - 1; i >= 0; i-- {
+		if g.apart(g.snaps[i]) {
+			continue
+		}
 		if err := start(); err != nil {
 			return done, err
 		}

@@ -83,7 +83,7 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		if err != nil {
 			return nil, err
 		}
-		if whole && !slices.Contains(logs, seq) {
+		if whole && !slices.Contains(logs, seq) && !g.apart(seq) {
 			s.harm(lacks(g, seq))
 		}
 	}
