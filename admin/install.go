@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -19,7 +20,7 @@ var installFiles embed.FS
 // installCommand prints a configuration file for a program that runs kist or leads
 // visitors to it. It changes nothing.
 type installCommand struct {
-	What string `arg:"" enum:"systemd,docker,nginx,caddy,traefik" help:"The program to configure: systemd, docker, nginx, caddy or traefik."`
+	What string `arg:"" enum:"systemd,docker,compose,unraid,nginx,caddy,traefik" help:"The program to configure: systemd, docker, compose, unraid, nginx, caddy or traefik."`
 
 	BaseURL    string `name:"base-url" default:"https://kist.example.org" placeholder:"URL" help:"The URL under which visitors will reach the server."`
 	ContentURL string `name:"content-url" placeholder:"URL" help:"A second URL, for uploaded content only."`
@@ -34,6 +35,7 @@ type installation struct {
 	AuthHeader    string // "" if the proxy does not sign in
 	Listen, Port  string
 	Socket        string // the path of Listen if that is a socket
+	Image         string // the container image of this program's version
 }
 
 // site is what a proxy serves under one set of host names.
@@ -73,17 +75,18 @@ func (s site) With(host string) string {
 }
 
 func (cmd *installCommand) Run(c *Call) error {
-	text, err := cmd.text()
+	text, err := cmd.text(c.Build.Version)
 	if err != nil {
 		return err
 	}
 	return c.say(map[string]string{"name": cmd.What, "content": text}, "%s", strings.TrimSuffix(text, "\n"))
 }
 
-func (cmd *installCommand) text() (string, error) {
+func (cmd *installCommand) text(version string) (string, error) {
 	in := installation{
 		Base: strings.TrimRight(cmd.BaseURL, "/"), Content: strings.TrimRight(cmd.ContentURL, "/"),
 		AuthHeader: cmd.AuthHeader, Listen: cmd.Listen,
+		Image: "kist:" + strings.ReplaceAll(version, "+", "-"), // a tag has no +
 	}
 	u, err := serve.PublicAddress("--base-url", in.Base)
 	if err != nil {
@@ -127,7 +130,7 @@ func (cmd *installCommand) text() (string, error) {
 		}
 		in.Port = port
 	}
-	if in.Socket != "" && (cmd.What == "docker" || cmd.What == "traefik") {
+	if in.Socket != "" && slices.Contains([]string{"docker", "compose", "unraid", "traefik"}, cmd.What) {
 		return "", exit.Misused("%s needs a port: give --listen an address such as 127.0.0.1:7080", cmd.What)
 	}
 

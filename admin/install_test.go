@@ -2,8 +2,10 @@ package admin_test
 
 import (
 	"encoding/json"
+	"encoding/xml"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"go.yaml.in/yaml/v4"
 
 	"kist/kv/kvtest/needs"
 )
@@ -23,7 +26,7 @@ func TestInstall(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
 	install := func(args ...string) string { return p.must(append([]string{"install"}, args...)...) + "\n" }
-	for _, what := range []string{"systemd", "docker", "nginx", "caddy", "traefik"} {
+	for _, what := range []string{"systemd", "docker", "compose", "unraid", "nginx", "caddy", "traefik"} {
 		want, err := os.ReadFile("testdata/install/" + what)
 		is.NoErr(err)
 		is.Equal(install(what, "--listen", "127.0.0.1:7080"), string(want))
@@ -41,7 +44,7 @@ func TestInstall(t *testing.T) {
 			is.True(strings.Contains(out, own))
 		}
 		for _, other := range []string{"kist.example.org", "7080", "<<", ">>"} {
-			is.True(!strings.Contains(out, other))
+			is.True(!strings.Contains(strings.ReplaceAll(out, "<<'END'", ""), other))
 		}
 	}
 	var made struct{ Name, Content string }
@@ -125,9 +128,8 @@ func TestInstall(t *testing.T) {
 	is.True(strings.Contains(out, "\n      headers: { customRequestHeaders: { Remote-User: \"\" } }\n"))
 	out = install(append(signs, "traefik", "--base-url", "https://home.example.net/things")...)
 	is.Equal(strings.Count(out, "\n      middlewares: [kist-client, kist-path]\n"), 1)
-	for _, what := range []string{"docker", "systemd"} {
-		is.True(strings.Contains(install(append(signs, what)...), "KIST_AUTH_HEADER=Remote-User\n"))
-	}
+	is.True(strings.Contains(install(append(signs, "systemd")...), "KIST_AUTH_HEADER=Remote-User\n"))
+	is.True(strings.Contains(install(append(signs, "docker")...), "-e KIST_AUTH_HEADER=Remote-User \\\n"))
 
 	for _, bad := range [][]string{
 		{"nginx", "--auth-header", "Remote User"},
@@ -146,12 +148,171 @@ func TestInstall(t *testing.T) {
 		{"caddy", "--content-url", "https://KIST.example.org"}, // that of the base URL
 		{"systemd", "--base-url", "https://a?"},
 		{"systemd", "--base-url", "https://a/b%20c"},
-		append(socket, "docker"), append(socket, "traefik"),
+		append(socket, "docker"), append(socket, "compose"), append(socket, "unraid"), append(socket, "traefik"),
+		{"compose", "--base-url", "https://a/b$c"},
+		{"unraid", "--base-url", "https://a/b&c"},
 		{"systemd", "--listen", "7080"},
 	} {
 		r := p.run("", append([]string{"install"}, bad...)...)
 		is.Equal(r.code, 2)
 		is.Equal(r.out, "")
+	}
+}
+
+// service is a service of a compose file.
+type service struct {
+	Image       string
+	User        string
+	ReadOnly    bool `yaml:"read_only"`
+	Environment map[string]string
+	Volumes     []string
+	Ports       []string
+	Healthcheck struct{ Test []string }
+	Labels      map[string]string
+}
+
+// TestInstallCompose: the compose file is YAML that says what was asked for, and its labels lead each proxy there.
+func TestInstallCompose(t *testing.T) {
+	needs.Time(t)
+	t.Parallel()
+	p := newPlace(t)
+	for _, c := range []struct {
+		name, args string
+		labels     map[string]string
+		not        []string // labels that must not be there
+	}{
+		{"a host", "--base-url https://home.example.net", map[string]string{
+			"caddy":                                               "home.example.net",
+			"caddy.1_reverse_proxy":                               "{{upstreams 9000}}",
+			"traefik.enable":                                      "true",
+			"traefik.http.routers.kist.rule":                      "Host(`home.example.net`)",
+			"traefik.http.routers.kist.entrypoints":               "websecure",
+			"traefik.http.routers.kist.tls.certresolver":          "letsencrypt",
+			"traefik.http.services.kist.loadbalancer.server.port": "9000",
+		}, []string{"caddy_1", "traefik.http.routers.kist.middlewares"}},
+		{"an address", "--base-url https://[::1]:8443", map[string]string{
+			"caddy": "[::1]:8443", "traefik.http.routers.kist.entrypoints": "websecure-8443",
+		}, nil},
+		{"no TLS", "--base-url http://nas.lan", map[string]string{
+			"caddy": "http://nas.lan", "traefik.http.routers.kist.entrypoints": "web",
+		}, []string{"traefik.http.routers.kist.tls.certresolver"}},
+		{"two hosts", "--base-url https://home.example.net --content-url https://bytes.example.net", map[string]string{
+			"caddy":                          "home.example.net, bytes.example.net",
+			"traefik.http.routers.kist.rule": "Host(`home.example.net`) || Host(`bytes.example.net`)",
+		}, []string{"caddy_1"}},
+		{"a path", "--base-url https://home.example.net/things --content-url https://bytes.example.net", map[string]string{
+			"caddy.redir":                           "/things /things/",
+			"caddy.handle_path":                     "/things/*",
+			"caddy.handle_path.1_reverse_proxy":     "{{upstreams 9000}}",
+			"caddy_1":                               "bytes.example.net",
+			"caddy_1.1_reverse_proxy":               "{{upstreams 9000}}",
+			"traefik.http.routers.kist.rule":        "Host(`home.example.net`) && (Path(`/things`) || PathPrefix(`/things/`))",
+			"traefik.http.routers.kist.middlewares": "kist-path",
+			"traefik.http.middlewares.kist-path.stripprefix.prefixes": "/things",
+			"traefik.http.routers.kist-content.rule":                  "Host(`bytes.example.net`)",
+			"traefik.http.routers.kist-content.service":               "kist",
+		}, []string{"caddy.1_reverse_proxy", "traefik.http.routers.kist-content.middlewares"}},
+		{"a header", "--base-url https://home.example.net/things --auth-header Remote-User", map[string]string{
+			"caddy.handle_path.0_request_header":                                            "-Remote-User",
+			"traefik.http.routers.kist.middlewares":                                         "kist-client,kist-path",
+			"traefik.http.middlewares.kist-client.headers.customrequestheaders.Remote-User": "",
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			is := is.New(t)
+			args := append([]string{"install", "compose", "--listen", "127.0.0.1:9000"}, strings.Fields(c.args)...)
+			var made struct {
+				Services map[string]service
+				Volumes  map[string]any
+			}
+			is.NoErr(yaml.Unmarshal([]byte(p.must(args...)), &made))
+			s := made.Services["kist"]
+			is.Equal(s.Image, "kist:1.2.3-test")
+			is.Equal(s.User, "65532:65532")
+			is.True(s.ReadOnly)
+			is.Equal(s.Volumes, []string{"kist:/data"})
+			is.Equal(s.Ports, []string{"127.0.0.1:9000:9000"})
+			is.Equal(s.Healthcheck.Test, []string{"CMD", "/kist", "healthcheck"})
+			is.Equal(s.Environment["KIST_BASE_URL"], strings.Fields(c.args)[1])
+			is.Equal(s.Environment["KIST_LISTEN"], ":9000")
+			_, named := made.Volumes["kist"]
+			is.True(named)
+			for name, want := range c.labels {
+				got, there := s.Labels[name]
+				is.True(there)
+				is.Equal(got, want)
+			}
+			for _, name := range c.not {
+				_, there := s.Labels[name]
+				is.True(!there)
+			}
+		})
+	}
+}
+
+// TestInstallUnraid: the template is XML with a field for each variable.
+func TestInstallUnraid(t *testing.T) {
+	needs.Time(t)
+	t.Parallel()
+	is := is.New(t)
+	out := newPlace(t).must(
+		"install", "unraid", "--listen", "127.0.0.1:9000", "--base-url", "https://home.example.net/things",
+		"--content-url", "https://bytes.example.net", "--auth-header", "Remote-User",
+	)
+	var made struct {
+		XMLName    xml.Name `xml:"Container"`
+		Repository string
+		WebUI      string
+		Config     []struct {
+			Target  string `xml:",attr"`
+			Default string `xml:",attr"`
+			Type    string `xml:",attr"`
+			Value   string `xml:",chardata"`
+		}
+	}
+	is.NoErr(xml.Unmarshal([]byte(out), &made))
+	is.Equal(made.Repository, "kist:1.2.3-test")
+	is.Equal(made.WebUI, "http://[IP]:[PORT:9000]/")
+	got := map[string]string{}
+	for _, c := range made.Config {
+		is.Equal(c.Value, c.Default)
+		got[c.Type+" "+c.Target] = c.Value
+	}
+	is.Equal(got, map[string]string{
+		"Path /data":                    "/mnt/user/appdata/kist",
+		"Port 9000":                     "9000",
+		"Variable KIST_DATA_DIR":        "/data",
+		"Variable KIST_LISTEN":          ":9000",
+		"Variable KIST_BASE_URL":        "https://home.example.net/things",
+		"Variable KIST_CONTENT_URL":     "https://bytes.example.net",
+		"Variable KIST_AUTH_HEADER":     "Remote-User",
+		"Variable KIST_TRUSTED_PROXIES": "127.0.0.1,::1,172.16.0.0/12",
+	})
+}
+
+// TestInstallDocker: the printed command is one command line that a shell takes.
+func TestInstallDocker(t *testing.T) {
+	needs.Time(t)
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	out := p.must("install", "docker", "--listen", ":9000", "--content-url", "https://bytes.example.net")
+	for build, want := range map[bool]string{
+		false: "run -d --name kist --restart unless-stopped --stop-timeout 60 --user 65532:65532 --read-only --cap-drop ALL " +
+			"--security-opt no-new-privileges -p 127.0.0.1:9000:9000 -v kist:/data -e KIST_DATA_DIR=/data " +
+			"-e KIST_LISTEN=:9000 -e KIST_BASE_URL=https://kist.example.org -e KIST_CONTENT_URL=https://bytes.example.net " +
+			"-e KIST_TRUSTED_PROXIES=127.0.0.1,::1,172.16.0.0/12 kist:1.2.3-test\n",
+		true: "build -t kist:1.2.3-test -f - .\n",
+	} {
+		text := out
+		if build {
+			_, text, _ = strings.Cut(out, "\n# docker build ")
+			text = strings.ReplaceAll("docker build "+text, "\n# ", "\n")
+		}
+		cmd := exec.Command("sh", "-eu", "-c", "docker() { echo \"$@\"; }\n"+text)
+		said, err := cmd.CombinedOutput()
+		is.NoErr(err)
+		is.Equal(string(said), want)
 	}
 }
 

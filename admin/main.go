@@ -56,7 +56,7 @@ type Commands struct {
 	GC          gcCommand          `cmd:"" help:"Free the disk space of files that were removed at least --gc-delay ago, as the server does every hour."`
 	Reindex     reindexCommand     `cmd:"" help:"Rebuild the search index. The server may be running."`
 	Extension   extensionCommand   `cmd:"" help:"Write the browser extension to a folder, ready to load into a browser."`
-	Install     installCommand     `cmd:"" help:"Print a configuration file for systemd, Docker, nginx, Caddy or Traefik."`
+	Install     installCommand     `cmd:"" help:"Print a configuration file for systemd, Docker, Compose, Unraid, nginx, Caddy or Traefik."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Check whether the server is healthy, for example in a container."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 	Completion  completionCommand  `cmd:"" help:"Print a script that completes commands and flags in a shell."`
