@@ -12,7 +12,6 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
-	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -190,7 +189,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 			if isFile {
 				t.Kind = mediaName(c.Lang(), f.MimeType, t.Title)
 			}
-			if isFile && media.Inline(f.MimeType) && Shrinks(f.MimeType) {
+			if isFile && Shrinks(f.MimeType) {
 				t.Picture = small
 			}
 			if t.Picture != "" || t.Film {

@@ -37,7 +37,7 @@ type Viewing struct {
 	// small picture for other programs, only if the item is open to everyone. "" means none.
 	Raw, Download, Thumb string
 
-	// ThumbWidth and ThumbHeight are the size of Thumb in pixels; 0 if it is not known.
+	// ThumbWidth and ThumbHeight are the size of Thumb in pixels, or that of a film without one; 0 if it is not known.
 	ThumbWidth, ThumbHeight int
 
 	Screen     string // a version of a large picture for a screen, or the poster of a film; "" means none
@@ -194,6 +194,8 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 		if err := textPage(s, f, b, v); err != nil {
 			return err
 		}
+	case class == record.Image && v.Screen != "":
+		f.Show = embed.ShowImage
 	case v.Raw == "" || !media.Inline(b.MimeType):
 	case class == record.Image && !v.Large:
 		f.Show = embed.ShowImage

@@ -3,6 +3,7 @@ package public_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"golang.org/x/image/tiff"
 
 	"kist/httpapi/apitest"
 )
@@ -159,6 +161,16 @@ func TestCardSizes(t *testing.T) {
 	is.Equal([2]int{c.Width, c.Height}, [2]int{1200, 600})
 	says(share("b.jpg", "image/jpeg", apitest.JpegOf(60, 80, color.White)), "image:width", "60", "image:height", "80")
 
+	// A film without a poster tells its own shape. A scan is shown by its small version, since browsers cannot show it.
+	says(share("d.mp4", "video/mp4", filmOf(640, 360)), "type", "video.other", "video:width", "640", "video:height", "360")
+	var picture bytes.Buffer
+	is.NoErr(tiff.Encode(&picture, image.NewGray(image.Rect(0, 0, 600, 300)), nil))
+	scan := share("e.tif", "image/tiff", picture.String())
+	says(scan, "image:width", "600", "image:height", "300")
+	page := string(a.Visit("/v/" + scan).Want(200).Body)
+	is.True(strings.Contains(page, `<img src="/t/`+scan+`?size=screen"`))
+	is.True(!strings.Contains(page, `src="/x/`))
+
 	film := share("c.webm", "video/webm", "\x1a\x45\xdf\xa3 a film")
 	says(film, "type", "video.other", "video:type", "video/webm")
 	is.True(!strings.Contains(string(a.Visit("/v/"+film).Want(200).Body), "og:video:width"))
@@ -167,4 +179,15 @@ func TestCardSizes(t *testing.T) {
 		Header: apitest.WithHeader("Content-Type", "image/jpeg"),
 	})
 	says(film, "video:width", "480", "video:height", "240", "image:width", "480", "image:height", "240")
+}
+
+// filmOf is an MP4 film without samples.
+func filmOf(width, height uint32) string {
+	track := make([]byte, 84)
+	binary.BigEndian.PutUint32(track[40:], 1<<16) // the matrix, upright
+	binary.BigEndian.PutUint32(track[56:], 1<<16)
+	binary.BigEndian.PutUint32(track[76:], width<<16)
+	binary.BigEndian.PutUint32(track[80:], height<<16)
+	return "\x00\x00\x00\x10ftypisom\x00\x00\x00\x00" +
+		"\x00\x00\x00\x6cmoov\x00\x00\x00\x64trak\x00\x00\x00\x5ctkhd" + string(track)
 }

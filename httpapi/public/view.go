@@ -147,6 +147,8 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 		if v.Open && hasThumb(c, item, b.MimeType) {
 			v.Thumb = c.Site.Base + "/t/" + at + "?" + sizeParam + "=card"
 			v.ThumbWidth, v.ThumbHeight = cardSize(c, item, b.MimeType)
+		} else if v.Open && record.ClassOf(b.MimeType) == record.Video {
+			v.ThumbWidth, v.ThumbHeight = filmSize(c, item)
 		}
 		if record.ClassOf(b.MimeType) == record.Video && hasThumb(c, item, b.MimeType) {
 			v.Screen = c.Site.Prefix() + "/t/" + at
@@ -154,7 +156,8 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 		if record.ClassOf(b.MimeType) == record.Text {
 			v.Text, v.TextGoesOn, err = beginning(c, r, item, b.MimeType, owned)
 		}
-		if b.MimeType == "image/jpeg" && b.Size > largePicture && !v.Large {
+		large := b.MimeType == "image/jpeg" && b.Size > largePicture && !v.Large
+		if large || ShownSmall(b.MimeType) && hasThumb(c, item, b.MimeType) {
 			v.Screen = c.Site.Prefix() + "/t/" + at + "?" + sizeParam + "=screen"
 		}
 	case *record.Note, *record.Snippet:
@@ -663,6 +666,21 @@ func cardSize(c *web.Request, r *record.Record, media string) (width, height int
 	return width, height
 }
 
+// filmSize is the size in pixels of a film that has no picture for link previews; zero if its file does not tell, or is
+// not on the disk.
+func filmSize(c *web.Request, r *record.Record) (width, height int) {
+	info, err := c.Site.Blobs.Stat(r.Bytes.Ref)
+	if err != nil {
+		return 0, 0
+	}
+	f, err := c.Site.Blobs.Get(r.Bytes.Ref)
+	if err != nil {
+		return 0, 0
+	}
+	defer f.Close()
+	return media.FilmSize(f, info.Size)
+}
+
 // tooLarge reports whether a picture is too large for a thumbnail, and therefore too large to
 // show on a page.
 func tooLarge(c *web.Request, r *record.Record, media string) bool {
@@ -680,11 +698,14 @@ func tooLarge(c *web.Request, r *record.Record, media string) bool {
 // Shrinks reports whether files of the media type can have thumbnails.
 func Shrinks(media string) bool {
 	switch media {
-	case "image/jpeg", "image/png", "image/gif", "image/webp", "image/bmp":
+	case "image/jpeg", "image/png", "image/gif", "image/webp", "image/bmp", "image/tiff":
 		return true
 	}
 	return false
 }
+
+// ShownSmall reports whether pages show a smaller version of such pictures, because browsers cannot show them.
+func ShownSmall(mediaType string) bool { return Shrinks(mediaType) && !media.Inline(mediaType) }
 
 // caching is the Cache-Control value for an item. Whatever the owner can withdraw must be
 // requested each time.

@@ -52,7 +52,7 @@ func BenchmarkMake(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := draft(h, r, edges[Tile], quality(qualities[Tile])); err != nil {
+				if _, err := draft(h, edges[Tile], quality(qualities[Tile])); err != nil {
 					b.Fatal(err)
 				}
 			}

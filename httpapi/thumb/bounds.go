@@ -38,7 +38,7 @@ func refuse(format string, a ...any) error { return &refusal{fmt.Sprintf(format,
 
 // A header is what is known about a picture before it is decoded.
 type header struct {
-	decode      func(io.Reader) (image.Image, error)
+	decode      func() (image.Image, error)
 	width       int // as stored
 	height      int
 	orientation orientation
@@ -51,49 +51,72 @@ func readHeader(r *io.SectionReader) (header, error) {
 	if r.Size() > maxFile {
 		return header{}, refuse("the file has more than %d bytes", maxFile)
 	}
-	magic := make([]byte, 32)
-	n, err := r.ReadAt(magic, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
+	f, err := codecOf(r)
+	if err != nil {
 		return header{}, err
 	}
-	magic = magic[:n]
-	h := header{orientation: upright}
-	var config func(io.Reader) (image.Config, error)
-	var details func(*header, *io.SectionReader) error
-	switch {
-	case bytes.HasPrefix(magic, []byte("\xff\xd8\xff")):
-		config, h.decode, details = jpeg.DecodeConfig, jpeg.Decode, (*header).jpeg
-	case bytes.HasPrefix(magic, []byte("\x89PNG\r\n\x1a\n")) && n >= 29:
-		config, h.decode, details = png.DecodeConfig, png.Decode, (*header).png
-	case bytes.HasPrefix(magic, []byte("GIF87a")), bytes.HasPrefix(magic, []byte("GIF89a")):
-		config, h.decode, details = gif.DecodeConfig, gif.Decode, (*header).gif
-	case n >= 16 && string(magic[:4]) == "RIFF" && string(magic[8:15]) == "WEBPVP8":
-		r = firstFrame(r)
-		config, details = webp.DecodeConfig, (*header).webp
-		h.decode = func(io.Reader) (image.Image, error) { return decodeWebP(buffered(r)) }
-	case bytes.HasPrefix(magic, []byte("BM")) && n >= 30:
-		config, h.decode, details = bmp.DecodeConfig, bmp.Decode, (*header).bmp
-	default:
-		return header{}, refuse("not a picture in a known format")
-	}
-	c, err := config(buffered(r))
+	c, err := f.config()
 	if err != nil {
 		return header{}, refuse("%v", err)
 	}
-	h.width, h.height = c.Width, c.Height
+	h := header{decode: f.decode, orientation: upright, width: c.Width, height: c.Height}
 	switch w, t := int64(c.Width), int64(c.Height); {
 	case w < 1 || t < 1:
 		return header{}, refuse("the picture has no pixels")
 	case w > maxEdge || t > maxEdge || w*t > maxPixels:
 		return header{}, refuse("%d by %d pixels are too many", w, t)
 	}
-	if err := details(&h, r); err != nil {
+	if err := f.details(&h); err != nil {
 		return header{}, err
 	}
 	if h.memory > maxMemory {
 		return header{}, refuse("decoding %d by %d pixels in this format takes up to %d MiB", c.Width, c.Height, h.memory>>20)
 	}
 	return h, nil
+}
+
+// A codec reads a file in one of the formats.
+type codec struct {
+	config  func() (image.Config, error)
+	decode  func() (image.Image, error)
+	details func(*header) error // sets the memory, and the orientation if the file has one
+}
+
+// codecOf chooses the codec of a picture by its first bytes. The error is a refusal, or an error of r.
+func codecOf(r *io.SectionReader) (codec, error) {
+	magic := make([]byte, 32)
+	n, err := r.ReadAt(magic, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return codec{}, err
+	}
+	magic = magic[:n]
+	switch {
+	case bytes.HasPrefix(magic, []byte("\xff\xd8\xff")):
+		return streamed(r, jpeg.DecodeConfig, jpeg.Decode, (*header).jpeg), nil
+	case bytes.HasPrefix(magic, []byte("\x89PNG\r\n\x1a\n")) && n >= 29:
+		return streamed(r, png.DecodeConfig, png.Decode, (*header).png), nil
+	case bytes.HasPrefix(magic, []byte("GIF87a")), bytes.HasPrefix(magic, []byte("GIF89a")):
+		return streamed(r, gif.DecodeConfig, gif.Decode, (*header).gif), nil
+	case n >= 16 && string(magic[:4]) == "RIFF" && string(magic[8:15]) == "WEBPVP8":
+		return streamed(firstFrame(r), webp.DecodeConfig, decodeWebP, (*header).webp), nil
+	case bytes.HasPrefix(magic, []byte("BM")) && n >= 30:
+		return streamed(r, bmp.DecodeConfig, bmp.Decode, (*header).bmp), nil
+	case bytes.HasPrefix(magic, []byte("II*\x00")), bytes.HasPrefix(magic, []byte("MM\x00*")):
+		return tiffOf(r), nil
+	}
+	return codec{}, refuse("not a picture in a known format")
+}
+
+// streamed is a codec whose decoder reads a file from its start.
+func streamed(
+	r *io.SectionReader, config func(io.Reader) (image.Config, error), decode func(io.Reader) (image.Image, error),
+	details func(*header, *io.SectionReader) error,
+) codec {
+	return codec{
+		func() (image.Config, error) { return config(buffered(r)) },
+		func() (image.Image, error) { return decode(buffered(r)) },
+		func(h *header) error { return details(h, r) },
+	}
 }
 
 // buffered reads r from its start.

@@ -118,6 +118,8 @@ func seedPictures(t testing.TB) map[string][]byte {
 			vp8x(16, 16384, 16384), chunk{"ALPH", []byte{1, 2}},
 			chunk{"VP8 ", []byte{0x10, 0, 0, 0x9d, 1, 0x2a, 0xff, 0x3f, 0xff, 0x3f, 0, 0}},
 		),
-		"text": []byte("not a picture"),
+		"tiff":       scan{order: binary.BigEndian, rows: 5, deflated: true, orientation: 6}.file(t, small),
+		"tiff-tiles": scan{order: binary.LittleEndian, tile: 16}.file(t, small),
+		"text":       []byte("not a picture"),
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"image"
-	"io"
 	"slices"
 )
 
@@ -79,7 +78,7 @@ func (e icoEntry) icon() (*Thumb, error) {
 	if err != nil {
 		return nil, err
 	}
-	return iconOf(h, inMemory(e.data))
+	return iconOf(h)
 }
 
 // bmpHeader reads the header of a bitmap in an ICO file. The bitmap has its lines of colours, from bottom to
@@ -125,7 +124,7 @@ func bmpHeader(data []byte) (header, error) {
 		b.mask = nil // some files leave it out
 	}
 	return header{
-		decode: func(io.Reader) (image.Image, error) { return b.decode() }, // the bytes are in memory already
+		decode: b.decode, // the bytes are in memory already
 		width:  b.width, height: b.height, orientation: upright,
 		memory: 4 * int64(b.width) * int64(b.height),
 	}, nil

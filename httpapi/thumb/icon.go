@@ -173,7 +173,7 @@ func fileIcon(data []byte) (*Thumb, error) {
 		}
 		return nil, err
 	}
-	return iconOf(h, r)
+	return iconOf(h)
 }
 
 func inMemory(data []byte) *io.SectionReader {
@@ -181,11 +181,11 @@ func inMemory(data []byte) *io.SectionReader {
 }
 
 // iconOf makes an icon of a picture within the limits.
-func iconOf(h header, r *io.SectionReader) (*Thumb, error) {
+func iconOf(h header) (*Thumb, error) {
 	if h.pixels() > maxIconPixels {
 		return nil, refuse("%d by %d pixels are too many for an icon", h.width, h.height)
 	}
-	return draft(h, r, IconEdge, lossless)
+	return draft(h, IconEdge, lossless)
 }
 
 // Sweep removes unused icons. used lists the sites in use. It is called only if there are icons, and its error

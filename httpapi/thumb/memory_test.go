@@ -3,6 +3,8 @@ package thumb
 import (
 	"bytes"
 	"compress/zlib"
+	"encoding/binary"
+	"image"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,6 +70,12 @@ func TestMemory(t *testing.T) {
 			return flat{w: 6400, h: 4080, factors: []byte{0x11, 0x11, 0x11, 0x11}, segments: adobe(0)}.file()
 		},
 		"webp-trees": func() []byte { return riff(chunk{"VP8L", vp8lBomb(4000, 3000)}) },
+		"tiff-strip": func() []byte {
+			return scan{order: binary.LittleEndian, rows: 2700, deflated: true}.file(t, image.NewNRGBA(image.Rect(0, 0, 2700, 2700)))
+		},
+		"tiff-lines": func() []byte {
+			return scan{order: binary.BigEndian, rows: 1, deflated: true}.file(t, image.NewNRGBA(image.Rect(0, 0, 3500, 5000)))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

@@ -1,5 +1,5 @@
-// Package thumb makes small versions of JPEG, PNG, GIF, WebP and BMP pictures and stores them in a folder. It does the
-// same with the icons of sites, which may also be ICO files.
+// Package thumb makes small versions of JPEG, PNG, GIF, WebP, BMP and TIFF pictures and stores them in a folder. It
+// does the same with the icons of sites, which may also be ICO files.
 //
 // Files are hostile. A picture is decoded only if its header shows that this takes at most 200 MiB and that the
 // picture has at most 40 million pixels (readHeader in bounds.go):
@@ -10,6 +10,7 @@
 //	GIF    40 million; only the first frame of an animation
 //	WebP   40 million; 12 lossless; 8 lossy with alpha; only the first frame of an animation
 //	BMP    40 million; uncompressed
+//	TIFF   40 million in strips or tiles; 7 in one; 20 with 16 bits a sample; only the first picture of several
 //
 // One picture is decoded at a time, and only a few can wait. The decoders are those of the standard library and
 // golang.org/x/image; if one panics, there is no thumbnail. Each content has a file with its thumbnail or with the
@@ -23,7 +24,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"os"
 	"path/filepath"
@@ -161,7 +161,11 @@ func TooLarge(f *os.File) bool {
 	if info.Size() > maxFile {
 		return true
 	}
-	c, _, err := image.DecodeConfig(buffered(io.NewSectionReader(f, 0, info.Size())))
+	picture, err := codecOf(io.NewSectionReader(f, 0, info.Size()))
+	if err != nil {
+		return false
+	}
+	c, err := picture.config()
 	return err == nil && (c.Width > maxEdge || c.Height > maxEdge || int64(c.Width)*int64(c.Height) > maxPixels)
 }
 
@@ -236,7 +240,7 @@ func small(data []byte, size Size) (*Thumb, error) {
 	if err != nil {
 		return nil, refuse("%v", err)
 	}
-	return draft(h, r, edges[size], quality(qualities[size]))
+	return draft(h, edges[size], quality(qualities[size]))
 }
 
 // A source is the file to make a thumbnail of.
@@ -276,7 +280,7 @@ func (s *source) thumb(size Size) (*Thumb, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := draft(h, r, edges[size], quality(qualities[size]))
+	t, err := draft(h, edges[size], quality(qualities[size]))
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +291,7 @@ func (s *source) thumb(size Size) (*Thumb, error) {
 }
 
 // draft decodes, shrinks to the edge and encodes. A panic becomes a refusal.
-func draft(h header, r *io.SectionReader, edge int, encode encoder) (t *Thumb, err error) {
+func draft(h header, edge int, encode encoder) (t *Thumb, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			t, err = nil, refuse("the decoder panics: %v", p)
@@ -296,7 +300,7 @@ func draft(h header, r *io.SectionReader, edge int, encode encoder) (t *Thumb, e
 	if h.memory >= bigDecode {
 		defer debug.FreeOSMemory()
 	}
-	img, err := h.decode(buffered(r))
+	img, err := h.decode()
 	if err != nil {
 		return nil, refuse("%v", err)
 	}

@@ -518,9 +518,9 @@ func TestTooLargeFile(t *testing.T) {
 // TestPanic: a decoder that panics has no thumbnail.
 func TestPanic(t *testing.T) {
 	is := is.New(t)
-	_, err := draft(header{decode: func(io.Reader) (image.Image, error) {
+	_, err := draft(header{decode: func() (image.Image, error) {
 		panic("at the disco")
-	}}, io.NewSectionReader(bytes.NewReader(nil), 0, 0), edges[Tile], quality(qualities[Tile]))
+	}}, edges[Tile], quality(qualities[Tile]))
 	is.True(errors.Is(err, ErrNone))
 }
 

@@ -130,5 +130,5 @@ export const tagNames = (r) => (r.tags ?? []).map((tag) => tag.name ?? tag);
 // isMedia reports whether the viewer can show a record.
 export const isMedia = (r) => isPicture(r) || r.kind === 'file' && /^video\/(mp4|webm|ogg|quicktime)/.test(r.mimeType);
 
-// isPicture reports whether browsers can show a file in an img element.
-export const isPicture = (r) => r.kind === 'file' && /^image\/(png|jpe?g|gif|webp|avif|bmp)/.test(r.mimeType);
+// isPicture reports whether an img element can show a file, or a small version of it.
+export const isPicture = (r) => r.kind === 'file' && /^image\/(png|jpe?g|gif|webp|avif|bmp|tiff)/.test(r.mimeType);

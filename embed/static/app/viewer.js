@@ -33,9 +33,12 @@ function filmOf(r, src) {
   return video;
 }
 
+// pictureAddress is the address of a picture, or of its small version where browsers cannot show the file.
+const pictureAddress = (r) => (r.mimeType === 'image/tiff' ? thumbnailOf(r, 'screen') : localAddress(r.url));
+
 function stageOf(r) {
-  const src = localAddress(r.url);
-  if (!isPicture(r)) return filmOf(r, src);
+  if (!isPicture(r)) return filmOf(r, localAddress(r.url));
+  const src = pictureAddress(r);
   const img = h('img', { src, alt: r.description || titleOf(r), draggable: 'false' });
   if (r.size < largePicture) return img;
   const box = h('div.loading', {}, h('img', { src: thumbnailOf(r, 'screen'), alt: '' }), img);
@@ -117,7 +120,7 @@ export function openViewer(r, { onclose, onmove }) {
     stage.replaceChildren(stageOf(r));
     const [list, at] = draw();
     for (const near of [list[at + 1], list[at - 1]]) {
-      if (near && isPicture(near) && near.size < 10 * largePicture) new Image().src = localAddress(near.url);
+      if (near && isPicture(near) && near.size < 10 * largePicture) new Image().src = pictureAddress(near);
     }
     if (at > list.length - 4 && canGrow()) view.list.load(view.signal).then(() => d.el.open && draw());
   }
