@@ -227,6 +227,7 @@ func (s *Server) operations() []Route {
 		{"POST", "/share", "share", web.Visitors, upload.Share},
 		{"GET", "/api/v1/qr", "readQR", web.Reads, readQROp},
 		{"POST", "/api/v1/markdown", "renderMarkdown", web.Writes, api.RenderMarkdown},
+		{"GET", securityText, "readSecurityText", web.Anyone, web.PageOp(readSecurityText, 304, 404)},
 		{"GET", "/robots.txt", "readRobots", web.Anyone, web.PageOp(readRobots)},
 		{"GET", "/favicon.ico", "readFavicon", web.Anyone, web.PageOp(readFavicon, 303)},
 	}...)

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/mail"
 	"strconv"
+	"strings"
 
 	"kist/kv"
 	"kist/kv/field"
@@ -26,6 +28,9 @@ type Settings struct {
 	CaptchaURL     string          `json:"CaptchaURL,omitempty"` // where tokens are verified; "" means the provider's own
 
 	KeepMetadata bool `json:"KeepMetadata,omitempty"` // visitors get pictures and films with their metadata
+
+	// SecurityContact is where weaknesses of the server are reported, a mailto or https address; "" if nowhere.
+	SecurityContact string `json:"SecurityContact,omitempty"`
 }
 
 // DefaultTrashDays and maxTrashDays bound Settings.TrashDays.
@@ -65,8 +70,28 @@ func (v *Settings) Check() error {
 	if (p == CaptchaTurnstile || p == CaptchaHCaptcha) && (v.CaptchaSiteKey == "" || v.CaptchaSecret == "") {
 		return record.Bad(map[string]string{"captchaProvider": "needs captchaSiteKey and captchaSecret"})
 	}
+	if v.SecurityContact != "" && !isContact(v.SecurityContact) {
+		return record.Bad(map[string]string{"securityContact": "must be mailto: and one e-mail address, or an https address"})
+	}
 	return nil
 }
+
+// isContact reports whether a text is an address for reports, which has a line of a file to itself. It is ASCII, as
+// such a file needs it.
+func isContact(text string) bool {
+	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return false
+	}
+	if to, ok := strings.CutPrefix(text, "mailto:"); ok {
+		a, err := mail.ParseAddress(to)
+		return err == nil && a.Address == to && len(to) <= maxMailAddress && !strings.ContainsAny(to, "\"?#%&")
+	}
+	clean, err := field.CleanURL(text)
+	return err == nil && clean == text && strings.HasPrefix(text, "https://")
+}
+
+// maxMailAddress is the length of the longest e-mail address in bytes (RFC 5321, section 4.5.3.1).
+const maxMailAddress = 254
 
 // Fields is the shape of the settings.
 func (v *Settings) Fields(s *field.Set) {
@@ -96,6 +121,9 @@ func (v *Settings) Fields(s *field.Set) {
 	s.URL("captchaVerifyUrl", &v.CaptchaURL).
 		Says("Where tokens are verified; empty is the provider's own address.",
 			`"https://challenges.cloudflare.com/turnstile/v0/siteverify"`)
+	s.LongText("securityContact", &v.SecurityContact, field.MaxURL).
+		Says("Where weaknesses of the server are reported: mailto: and an e-mail address, or an https address. "+
+			"/.well-known/security.txt tells it; while it is empty, there is no such file.", `"mailto:security@example.org"`)
 }
 
 // Settings reads the instance's settings.

@@ -32,7 +32,7 @@ var pin = flag.Bool("pin", false, "write what is missing in testdata/stored")
 var grown = map[string][]string{
 	"key":           {"key.confirmed"},
 	"login":         {"login.closed"},
-	"meta.settings": {"meta.settings.trash", "meta.settings.metadata"},
+	"meta.settings": {"meta.settings.trash", "meta.settings.metadata", "meta.settings.contact"},
 	"notice":        {"notice.collection", "notice.signin", "notice.used"},
 	"page":          {"page.signin"},
 	"trash":         {"trash.version", "trash.signin"},

@@ -224,6 +224,13 @@ function settingsCards(s) {
       },
     ], s, t('common.save'), saveTrash),
 
+    settingsForm(t('admin.security'), [
+      {
+        name: 'securityContact', label: t('admin.securityContact'), plain: true,
+        placeholder: 'mailto:security@example.org', hint: t('admin.securityHint'),
+      },
+    ], s, t('common.save'), saveSettings),
+
     settingsForm(t('admin.captcha'), [
       {
         name: 'captchaProvider', label: t('admin.provider'), type: 'choice', none: t('admin.serverDefault'),
