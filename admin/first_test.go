@@ -59,11 +59,11 @@ func TestFirstAnswers(t *testing.T) {
 	}
 }
 
-// TestOlderAnswers serves data directories of the last programs of formats 3 and 4, whose answers
-// must all be there, and uses what later formats added.
+// TestOlderAnswers serves data directories of the last programs of formats 3 and 4, and one of format
+// 5. Their answers must all be there, and what later formats added is used.
 func TestOlderAnswers(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{"third", "fourth"} {
+	for _, format := range []string{"third", "fourth", "fifth"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			olderAnswers(t, filepath.Join("testdata", format))
@@ -71,19 +71,28 @@ func TestOlderAnswers(t *testing.T) {
 	}
 }
 
+// older is what a former program's API said about a kept data directory.
+type older struct {
+	Base    string
+	Key     string
+	Answers map[string]any
+}
+
+func readOlder(t *testing.T, from string) (o older) {
+	t.Helper()
+	is := is.New(t)
+	text, err := os.ReadFile(filepath.Join(from, "answers.json"))
+	is.NoErr(err)
+	is.NoErr(json.Unmarshal(text, &o))
+	return o
+}
+
 func olderAnswers(t *testing.T, from string) {
 	is := is.New(t)
 	p := newPlace(t)
 	is.NoErr(os.Mkdir(p.data(), 0o700))
 	p.untar(filepath.Join(from, "data.tar.gz"), p.data())
-	text, err := os.ReadFile(filepath.Join(from, "answers.json"))
-	is.NoErr(err)
-	var older struct {
-		Key     string
-		Base    string
-		Answers map[string]any
-	}
-	is.NoErr(json.Unmarshal(text, &older))
+	older := readOlder(t, from)
 	me := older.Answers["me"].(map[string]any)["data"].(map[string]any)
 	delete(me, "textBytes") // grows when the metadata of an older file is examined
 	trashed := 0.0
@@ -93,12 +102,7 @@ func olderAnswers(t *testing.T, from string) {
 
 	p.must("verify")
 	s := p.serve("--base-url", older.Base)
-	read := func(path string) (v any) {
-		status, body := p.get("/api/v1/"+path, older.Key)
-		is.Equal(status, 200)
-		is.NoErr(json.Unmarshal([]byte(body), &v))
-		return v
-	}
+	read := func(path string) any { return p.answer(path, older.Key) }
 	same := func() {
 		for path, was := range older.Answers {
 			for _, lost := range lacking(path, was, read(path)) {

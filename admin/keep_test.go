@@ -1,0 +1,152 @@
+package admin_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
+)
+
+var keep = flag.String(
+	"keep", "", "make a data directory of this program in testdata, under this name: see TestKeep",
+)
+
+// TestKeep makes a data directory with something of each kind and keeps it as test data, with what the
+// API says about it. Each version has one, from the last commit before its tag:
+//
+//	go test ./admin -run TestKeep -keep 1.2
+//
+// Add the name to the tests of kept directories then, with its format. The files are never made a
+// second time: a later program would make those of its own format. Without the flag a directory is made
+// and tried, and nothing is kept.
+func TestKeep(t *testing.T) {
+	needs.Time(t)
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	const base = "http://127.0.0.1:17325"
+	s := p.serve("--base-url", base)
+	key := p.full()
+	read := append([]string{}, keptPaths...)
+	for path, list := range map[string]string{"notes": "versions", "collections": "items", "upload-requests": "queue"} {
+		read = append(read, fmt.Sprintf("%s/%s/%s", path, p.firstOf(path, key), list))
+	}
+	made := older{Base: base, Key: key, Answers: map[string]any{}}
+	for _, path := range read {
+		made.Answers[path] = p.answer(path, key)
+	}
+	s.stop()
+	p.must("verify")
+
+	text, err := json.MarshalIndent(made, "", " ")
+	is.NoErr(err)
+	packed := pack(t, p.data())
+	is.True(len(packed) < 16<<10) // it stays small
+	to := t.TempDir()
+	if *keep != "" {
+		to = filepath.Join("testdata", *keep)
+		is.NoErr(os.Mkdir(to, 0o750)) // the former ones stay as they are
+	}
+	is.NoErr(os.WriteFile(filepath.Join(to, "answers.json"), append(text, '\n'), 0o600))
+	is.NoErr(os.WriteFile(filepath.Join(to, "data.tar.gz"), packed, 0o600))
+	if *keep == "" {
+		olderAnswers(t, to)
+	}
+}
+
+// keptPaths are the lists whose answers are kept.
+var keptPaths = []string{
+	"me", "notes", "bookmarks", "snippets", "recipes", "games", "shorten", "files", "collections", "trash", "tags",
+	"folders", "upload-requests", "integrations/webhooks", "admin/settings",
+}
+
+// full makes something of each kind, and returns ann's key.
+func (p *place) full() (key string) {
+	p.t.Helper()
+	p.ann()
+	key = p.must("key", "create", "--user", "ann", "--name", "kept", "--scope", "admin")
+	send := func(method, path, body string) {
+		p.t.Helper()
+		p.send(method, "/api/v1/"+path, key, "application/json", strings.NewReader(body))
+	}
+	send(http.MethodPatch, "admin/settings", `{"trashDays":3650}`)
+	for _, made := range [][2]string{
+		{"notes", `{"title":"Plan","content":"one","tags":["home"]}`},
+		{"bookmarks", `{"url":"https://example.org/","title":"Example","tags":["home"]}`},
+		{"snippets", `{"title":"Hello","content":"print(1)","language":"python"}`},
+		{"recipes", `{"title":"Pancakes","ingredients":"- 250 g flour\n- 2 eggs","instructions":"1. Whisk"}`},
+		{"games", `{"title":"Chess","status":"playing","rating":9}`},
+		{"shorten", `{"originalUrl":"https://example.org/long","slug":"long"}`},
+		{"folders", `{"name":"Letters"}`},
+		{"collections", `{"title":"Home","isPublic":true}`},
+		{"upload-requests", `{"title":"Films","slug":"films","maxUploads":3}`},
+		{"integrations/webhooks", `{"name":"Hook","url":"https://example.org/hook","events":["note.created"],"enabled":false}`},
+	} {
+		send(http.MethodPost, made[0], made[1])
+	}
+	note, file := p.firstOf("notes", key), p.upload(key, "plan.txt", "first bytes")
+	send(http.MethodPatch, "notes/"+note, `{"content":"two"}`)
+	send(http.MethodPost, "collections/"+p.firstOf("collections", key)+"/items", `{"add":["`+note+`"]}`)
+	p.send(http.MethodPut, "/api/v1/files/"+file+"/content", key, "text/plain", strings.NewReader("other bytes"))
+	p.send(http.MethodDelete, "/api/v1/files/"+p.upload(key, "gone.txt", "gone"), key, "", http.NoBody)
+	p.leave("films", "a film")
+	return key
+}
+
+// answer is what the API says at a path.
+func (p *place) answer(path, key string) (v any) {
+	p.t.Helper()
+	status, body := p.get("/api/v1/"+path, key)
+	if err := json.Unmarshal([]byte(body), &v); err != nil || status != http.StatusOK {
+		p.t.Fatalf("%s: %d %s %v", path, status, body, err)
+	}
+	return v
+}
+
+// firstOf is the id of the first item in a list of the API.
+func (p *place) firstOf(path, key string) string {
+	p.t.Helper()
+	return p.answer(path, key).(map[string]any)["data"].([]any)[0].(map[string]any)["id"].(string)
+}
+
+// pack makes a compressed tar of a data directory without what each start makes again.
+func pack(t *testing.T, dir string) []byte {
+	t.Helper()
+	is := is.New(t)
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, name := range []string{"INSTANCE", "CLEAN"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		is.NoErr(err)
+		is.NoErr(w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}))
+		_, err = w.Write(text)
+		is.NoErr(err)
+	}
+	for _, folder := range []string{"journal", "blobs"} {
+		for path, text := range tree(t, filepath.Join(dir, folder)) {
+			name, err := filepath.Rel(dir, path)
+			is.NoErr(err)
+			is.NoErr(w.WriteHeader(&tar.Header{
+				Name: filepath.ToSlash(filepath.Dir(name)) + "/", Typeflag: tar.TypeDir, Mode: 0o700,
+			}))
+			is.NoErr(w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o600, Size: int64(len(text))}))
+			_, err = w.Write([]byte(text))
+			is.NoErr(err)
+		}
+	}
+	is.NoErr(w.Close())
+	is.NoErr(z.Close())
+	return b.Bytes()
+}
