@@ -48,6 +48,7 @@ type Commands struct {
 	Tokens      tokenCommands      `cmd:"" help:"Turn all API keys off and on, for everyone or for one user. (kist key creates and revokes single keys.)"`
 	Backup      backupCommand      `cmd:"" help:"Back up everything to a folder or a tar. The server may be running."`
 	Restore     restoreCommand     `cmd:"" help:"Restore a backup into an empty data directory, or put back the content of missing and damaged files."`
+	Rollback    rollbackCommand    `cmd:"" help:"Go back to the former version: make a data directory that it opens, and say which changes stay behind."`
 	Import      importCommand      `cmd:"" help:"Import an export of another program or of kist, or a folder of files."`
 	Export      exportCommand      `cmd:"" help:"Export everything a user has as a zip of documented JSON and files."`
 	Doctor      doctorCommand      `cmd:"" help:"Check address, proxy, disk, files, clock and backups, and say what to change."`

@@ -1,9 +1,11 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"time"
 
+	"kist/kv/journal"
 	"kist/kv/workcopy"
 )
 
@@ -27,7 +29,31 @@ func (tx *Tx) noteFormer(from uint32, seq uint64) error {
 
 // Changed returns the latest change of the format, if one is known.
 func (tx *Tx) Changed() (c FormatChange, known bool) {
-	v := tx.Get(workcopy.MetaBucket, metaFormer)
+	return parseChange(tx.Get(workcopy.MetaBucket, metaFormer))
+}
+
+// FormatOf reads a journal to its end and returns the format of its data, and the latest change of
+// that, if one is known.
+func FormatOf(j *journal.Journal) (format uint32, c FormatChange, known bool, err error) {
+	var values map[string][]byte
+	begin := func() error { values = map[string][]byte{}; return nil }
+	_, err = j.Replay(begin, func(ops []journal.Op) error {
+		for _, op := range ops {
+			key := string(op.Key)
+			if op.Bucket == workcopy.MetaBucket.No && (key == string(workcopy.MetaFormat) || key == string(metaFormer)) {
+				values[key] = bytes.Clone(op.Value)
+			}
+		}
+		return nil
+	})
+	if v := values[string(workcopy.MetaFormat)]; len(v) == 4 {
+		format = binary.BigEndian.Uint32(v)
+	}
+	c, known = parseChange(values[string(metaFormer)])
+	return format, c, known, err
+}
+
+func parseChange(v []byte) (c FormatChange, known bool) {
 	if len(v) != 20 {
 		return FormatChange{}, false
 	}

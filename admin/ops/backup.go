@@ -218,16 +218,8 @@ func (j Job) usable(dest string) error {
 	if info, err := os.Stat(dest); err == nil && !info.IsDir() {
 		return fmt.Errorf("there is a file at %s; name a folder, or a file that ends in .tar", dest)
 	}
-	here, err := filepath.Abs(j.Dir)
-	if err != nil {
+	if err := j.outside(dest); err != nil {
 		return err
-	}
-	there, err := filepath.Abs(dest)
-	if err != nil {
-		return err
-	}
-	if there == here || strings.HasPrefix(there, here+string(filepath.Separator)) {
-		return fmt.Errorf("%s is in the data directory; name a folder elsewhere, best on another disk", dest)
 	}
 
 	entries, err := os.ReadDir(dest)
@@ -247,6 +239,22 @@ func (j Job) usable(dest string) error {
 			return fmt.Errorf("%s has things in it that are no backup of kist, such as %s; name another folder",
 				dest, console.Printable(name))
 		}
+	}
+	return nil
+}
+
+// outside refuses a folder in the data directory.
+func (j Job) outside(dest string) error {
+	here, err := filepath.Abs(j.Dir)
+	if err != nil {
+		return err
+	}
+	there, err := filepath.Abs(dest)
+	if err != nil {
+		return err
+	}
+	if there == here || strings.HasPrefix(there, here+string(filepath.Separator)) {
+		return fmt.Errorf("%s is in the data directory; name a folder elsewhere, best on another disk", dest)
 	}
 	return nil
 }

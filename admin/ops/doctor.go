@@ -187,6 +187,7 @@ func (d *Checkup) records() error {
 		return nil
 	}
 	defer j.Close()
+	d.wayBack(j)
 	holders := tables.All.Holders()
 	done, broken := j.Replay(holders.Begin, holders.Note)
 	if broken != nil {
@@ -210,6 +211,17 @@ func (d *Checkup) records() error {
 		return err
 	}
 	return d.damaged(store, done.Snapshot)
+}
+
+// wayBack reports how long the state before a change of format is kept.
+func (d *Checkup) wayBack(j *journal.Journal) {
+	f, err := j.Former()
+	if err != nil {
+		return // the format has not changed, or nothing is kept
+	}
+	d.OK("way back", "kist rollback leads back to the version that reads format %d, to the state of %s; "+
+		"that is kept until %s, if the disk has room", f.Format, f.At.Local().Format("2006-01-02 15:04"),
+		f.Until().Local().Format(time.DateOnly))
 }
 
 // absent reports how many files have no content in the store. snapshot is as for carried.

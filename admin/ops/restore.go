@@ -137,57 +137,72 @@ func (b *snapshot) lookForAll(ctx context.Context, remote blobs.Remote, content 
 
 // restore restores what fill puts into the folder work.
 func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, error) {
-	if err := j.requireEmpty(); err != nil {
+	done, err := fillEmpty(j.Dir, func(work string) (*snapshot, error) {
+		b, err := fill(work)
+		if err == nil || kv.Missing(err) {
+			return b, err // an error is a sentence
+		}
+		return nil, fmt.Errorf("nothing was restored: %w", err)
+	})
+	if errors.Is(err, errNotEmpty) {
+		return nil, fmt.Errorf("the data directory %s is not empty; name an empty one with --data-dir, "+
+			"or move this one away first", j.Dir)
+	}
+	return done, err
+}
+
+// fillEmpty makes a data directory of what fill puts into the folder work, which is in dir, and of the
+// state that fill returns. Whoever opens dir earlier finds no data in it, or is refused. The error is
+// errNotEmpty if dir has anything in it, except what earlier runs left behind.
+func fillEmpty(dir string, fill func(work string) (*snapshot, error)) (*BackedUp, error) {
+	if err := requireEmpty(dir); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(j.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the data directory: %w", err)
 	}
-	work, err := disk.NewScratch(j.Dir, restoring) // it removes those of runs that were cut short
+	work, err := disk.NewScratch(dir, restoring) // it removes those of runs that were cut short
 	if err != nil {
 		return nil, fmt.Errorf("cannot write to the data directory: %w", err)
 	}
 	defer work.Close() //nolint:errcheck // the next run, or the next start, removes what is left
 
 	b, err := fill(work.Path)
-	if kv.Missing(err) {
-		return nil, err // it is a sentence
-	}
 	if err != nil {
-		return nil, fmt.Errorf("nothing was restored: %w", err)
+		return nil, err
 	}
 	defer b.close()
 
-	if err := j.requireEmpty(); err != nil { // still
+	if err := requireEmpty(dir); err != nil { // still
+		return nil, err
+	}
+	if err := b.writeInstance(dir); err != nil { // without a journal beside it, no program begins a new one
 		return nil, err
 	}
 	for _, name := range []string{"blobs", "journal"} { // without the journal it is no data directory
-		if err := os.Rename(filepath.Join(work.Path, name), filepath.Join(j.Dir, name)); err != nil {
-			return nil, fmt.Errorf("cannot move what was restored into place: %w", err)
+		if err := os.Rename(filepath.Join(work.Path, name), filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("cannot move what was made into place: %w", err)
 		}
 	}
-	if err := b.writeInstance(j.Dir); err != nil {
-		return nil, err
-	}
-	if err := syncFolder(j.Dir); err != nil {
+	if err := syncFolder(dir); err != nil {
 		return nil, err
 	}
 
-	b.result.Dest = j.Dir
-	b.result.NoModes = exposed(filepath.Join(j.Dir, "journal"))
+	b.result.Dest = dir
+	b.result.NoModes = exposed(filepath.Join(dir, "journal"))
 	return &b.result, nil
 }
 
-// requireEmpty refuses a data directory that has anything in it, except what restores left behind.
-func (j Job) requireEmpty() error {
-	entries, err := os.ReadDir(j.Dir)
+var errNotEmpty = errors.New("the folder is not empty")
+
+func requireEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot look into the data directory: %w", err)
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), restoring) {
-			return fmt.Errorf("the data directory %s is not empty; name an empty one with --data-dir, "+
-				"or move this one away first", j.Dir)
+			return errNotEmpty
 		}
 	}
 	return nil

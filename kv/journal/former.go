@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"slices"
 	"time"
+
+	"kist/blobs/disk"
 )
 
 // FormerKeep is how long the state before a change of format is kept, unless the disk gets
@@ -62,9 +64,17 @@ func (s *files) former(g generations) (Former, error) {
 	return Former{}, fs.ErrNotExist
 }
 
-// CopyFormer makes a journal in another folder that holds the former state and nothing else. A
-// program of the former format goes on from there. What it has written is read back.
-func (j *Journal) CopyFormer(f Former, to Folder) error {
+// CopyFormer makes a journal in the folder with the path, which it makes if missing. It holds the
+// former state and nothing else, and is read back. A program of the former format goes on from there.
+func (j *Journal) CopyFormer(f Former, path string) error {
+	to, err := disk.OpenFolder(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(j.copyFormer(f, folder{to}), to.Close())
+}
+
+func (j *Journal) copyFormer(f Former, to Folder) error {
 	log, head := LogHead(f.State, f.Format, f.At)
 	err := to.Publish(log, func(w io.Writer) error { _, err := w.Write(head); return err })
 	if err != nil {

@@ -141,8 +141,8 @@ func TestFormerIsNotThePresent(t *testing.T) {
 	is.True(len(s.Harm) > 0)
 }
 
-// CopyFormer makes a journal that a program of the former format continues, and refuses a
-// damaged one.
+// A copy of the former state is a journal that a program of the former format continues. A
+// damaged one is refused.
 func TestCopyFormer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -151,7 +151,7 @@ func TestCopyFormer(t *testing.T) {
 	f, err := j.Former()
 	is.NoErr(err)
 	to := newMemory(rand.New(rand.NewPCG(1, 95)))
-	is.NoErr(j.CopyFormer(f, to))
+	is.NoErr(j.copyFormer(f, to))
 	old, err := New(to, format)
 	is.NoErr(err)
 	b, _, err := replay(old)
@@ -163,7 +163,7 @@ func TestCopyFormer(t *testing.T) {
 	is.True(holds(t, to).is(b))
 
 	m.seen[f.Name].data[headerSize+frameHead+3]++
-	is.True(IsDamage(j.CopyFormer(f, newMemory(rand.New(rand.NewPCG(1, 96))))))
+	is.True(IsDamage(j.copyFormer(f, newMemory(rand.New(rand.NewPCG(1, 96))))))
 }
 
 // There is no former state in a journal that has had one format only, or whose newest log has an
