@@ -37,6 +37,15 @@ func HelpTopic(name string) (t Topic, ok bool) {
 	return Topics()[i], true
 }
 
+// Changes finds what the handbook says about a version of the program: the id of its heading on the page "changes".
+func Changes(version string) (id string, ok bool) {
+	page, _ := HelpTopic("changes")
+	if version == "" || !strings.Contains(page.Text, "\n## "+version+"\n") {
+		return "", false
+	}
+	return "h-" + strings.ToLower(strings.ReplaceAll(version, ".", "")), true
+}
+
 type book struct {
 	index  string
 	topics []Topic

@@ -235,6 +235,7 @@ var scriptTexts = map[string][]string{
 	"keys-later":        {"keys", "setups"},
 	"moving-later":      {"import", "remarks"},
 	"remote-later":      {"remote"},
+	"news-later":        {"news"},
 	"replace-later":     {"replace", "trash", "versions"},
 	// Its script imports those of keys and activity.
 	"security-later": {"activity", "identities", "keys", "security", "setups"},

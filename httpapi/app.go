@@ -146,7 +146,7 @@ func redirectToSignIn(c *web.Request, path string) error {
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
 	"account", "activity", "admin", "bookmarks", "bulk", "collections", "conflict", "editor", "film", "forms", "help",
-	"keys", "moving", "offline", "reader", "remote", "replace", "requests", "search", "security", "share", "tags", "trash",
+	"keys", "moving", "news", "offline", "reader", "remote", "replace", "requests", "search", "security", "share", "tags", "trash",
 	"tus", "uploads", "versions", "viewer", "webhooks", "welcome",
 }
 
@@ -225,7 +225,41 @@ func (d *appData) writeFacts(c *web.Request) error {
 	d.number(trashed)
 	d.json.WriteString(`,"trashDays":`)
 	d.number(trashDays)
+	d.writeNews(c)
 	return nil
+}
+
+// writeNews writes which modules the page loads after its first rows: the editor, so that dialogs open at once, the
+// copies on the device, and what tells of a version that the user has not seen yet.
+func (d *appData) writeNews(c *web.Request) {
+	version, seen := c.Site.Version, c.Caller.User.SeenVersion
+	anchor, told := embed.Changes(version)
+	if !told || version == seen || seen != "" && !newer(version, seen) {
+		d.json.WriteString(`,"begin":["editor","offline"]`)
+		return
+	}
+	d.json.WriteString(`,"begin":["editor","offline","news"],"news":{"version":`)
+	d.text(version)
+	d.json.WriteString(`,"anchor":`)
+	d.text(anchor)
+	d.json.WriteString(`,"first":` + strconv.FormatBool(seen == "") + `}`)
+}
+
+// newer reports whether a version comes after another one. It compares their numbers.
+func newer(version, than string) bool { return slices.Compare(numbers(version), numbers(than)) > 0 }
+
+// numbers are the numbers at the beginning of a version: 1, 2 and 0 of 1.2.0-rc.1.
+func numbers(version string) []int {
+	release, _, _ := strings.Cut(version, "-")
+	var all []int
+	for part := range strings.SplitSeq(release, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return all
+		}
+		all = append(all, n)
+	}
+	return all
 }
 
 // writeNames writes the addresses of the app's modules and of their texts, and the kinds.

@@ -23,6 +23,7 @@ type MeForm struct {
 	language          people.Language
 	theme             people.Theme
 	accent            people.Accent
+	seen              string
 	password, current field.Secret
 	revoke            revoke
 }
@@ -37,6 +38,9 @@ func (f *MeForm) Fields(s *field.Set) {
 	)
 	field.MaybeChoice(s, "accent", &f.accent, people.Accents).Says(
 		"Colour of what can be pressed in the app; null is the usual one.", `"blue"`,
+	)
+	s.Text("seenVersion", &f.seen, maxVersion, field.WriteOnly).Says(
+		"The version of the server whose changes the user was told of. The app tells of a newer one once.", `"1.2.0"`,
 	)
 	s.Secret("password", &f.password).Says(
 		"A new password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part "+
@@ -76,6 +80,9 @@ func (f revoke) names(c *web.Request) func(*people.Key) bool {
 		return slices.Contains(f, k.ID.String())
 	}
 }
+
+// maxVersion is more characters than the name of a version has.
+const maxVersion = 64
 
 // maxRevoked is more keys than an account can have.
 const maxRevoked = 1000
@@ -139,11 +146,14 @@ func editMe(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		before, form := *u, &MeForm{name: u.DisplayName, language: u.Language, theme: u.Theme, accent: u.Accent}
+		before, form := *u, &MeForm{
+			name: u.DisplayName, language: u.Language, theme: u.Theme, accent: u.Accent, seen: u.SeenVersion,
+		}
 		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		u.DisplayName, u.Language, u.Theme, u.Accent = form.name, form.language, form.theme, form.accent
+		u.SeenVersion = form.seen
 		if form.password.Said {
 			if u.Password != read {
 				return &record.Error{

@@ -38,6 +38,9 @@ type User struct {
 	Language    Language  `json:"Language,omitempty"`
 	Theme       Theme     `json:"Theme,omitempty"`
 	Accent      Accent    `json:"Accent,omitempty"`
+
+	// SeenVersion is the version of the program whose changes the user was last told of; "" if none.
+	SeenVersion string `json:"SeenVersion,omitempty"`
 }
 
 // Language is the language that a user has chosen; "" leaves it to the browser.

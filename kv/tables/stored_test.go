@@ -37,7 +37,7 @@ var grown = map[string][]string{
 	"page":          {"page.signin"},
 	"trash":         {"trash.version", "trash.signin"},
 	"upload":        {"upload.moved"},
-	"user":          {"user.language", "user.theme"},
+	"user":          {"user.language", "user.theme", "user.seen"},
 	"webhook":       {"webhook.held"},
 }
 

@@ -177,8 +177,7 @@ if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));
 // addRest adds what is not needed at once.
 function addRest() {
   document.head.append(h('link', { rel: 'manifest', href: `${base}/manifest.webmanifest` }));
-  loadModule('editor').catch(() => {}); // dialogs open at once
-  loadModule('offline').then((m) => m.begin(), () => {});
+  for (const name of start.begin) loadModule(name).then((m) => m.begin?.(), () => {});
 }
 
 // The rest comes after the first rows, and after a second at the latest. Nothing is awaited here, because modules that
