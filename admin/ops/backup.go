@@ -37,6 +37,7 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 	}
 	defer work.Close() //nolint:errcheck // the next run removes what is left
 
+	began := time.Now()
 	b, err := j.freeze(j.Dir, work.Path)
 	if err != nil {
 		return nil, err
@@ -53,9 +54,7 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 		}
 		return &b.result, nil
 	}
-	if err := noteBackup(j.Dir, time.Now()); err != nil {
-		j.Log.Warn("the time of the backup is not noted", "error", err)
-	}
+	j.NoteBackup(began)
 	return &b.result, nil
 }
 
@@ -156,16 +155,14 @@ func (b *snapshot) toFolder(dest string) error {
 
 	// The bytes come before the records that refer to them.
 	if err := b.each("Copying the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
-		if to.Check(ref) == nil { // it is read: disks lose data, too
-			p.Add(n)
-			return true, nil
-		}
-		if err := b.copyContent(to, ref, p); err != nil {
-			return false, err
-		}
-		return false, to.Check(ref)
+		return b.bring(to, ref, n, p)
 	}); err != nil {
 		return err
+	}
+	if b.former != nil {
+		if err := to.SyncNames(); err != nil {
+			return err
+		}
 	}
 	if err := b.writeInstance(dest); err != nil {
 		return err
@@ -179,6 +176,23 @@ func (b *snapshot) toFolder(dest string) error {
 		_, err := to.Sweep(context.Background(), time.Now(), loose)
 		return err
 	})
+}
+
+// bring makes sure that a folder has a content. It returns whether the content was there, or in the
+// former backup.
+func (b *snapshot) bring(to *blobs.Store, ref blobs.Ref, n int64, p *console.Progress) (had bool, err error) {
+	linked, err := b.former.link(b.job, to, ref, n)
+	if err != nil {
+		return false, err
+	}
+	if linked || to.CheckThrough(ref, b.job.through) == nil { // it is read: disks lose data, too
+		p.Add(n)
+		return true, nil
+	}
+	if err := b.copyContent(to, ref, p); err != nil {
+		return false, err
+	}
+	return false, to.CheckThrough(ref, b.job.through)
 }
 
 // exposed reports whether others may read what was made at the path for its owner

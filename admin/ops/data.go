@@ -29,6 +29,31 @@ type Job struct {
 	Stderr  io.Writer    // shows progress
 	Log     *slog.Logger // gets what does no harm to the result
 	Remote  blobs.Remote // may have contents that the data directory lacks; may be nil
+	// Ended is asked while files are read and copied: its error ends the operation. Nil means never.
+	Ended func() error
+}
+
+// ended returns the error that ends the operation, nil while it may go on.
+func (j Job) ended() error {
+	if j.Ended == nil {
+		return nil
+	}
+	return j.Ended()
+}
+
+// through is a reader that fails when the operation has ended.
+func (j Job) through(r io.Reader) io.Reader { return untilEnded{j, r} }
+
+type untilEnded struct {
+	job Job
+	r   io.Reader
+}
+
+func (u untilEnded) Read(p []byte) (int, error) {
+	if err := u.job.ended(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
 }
 
 func (j Job) progress(what string, total int64) *console.Progress {

@@ -140,7 +140,8 @@ func (d *Checkup) backup() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		d.Add(Warning, "backup", "none is known",
-			"run kist backup DEST now and then, or copy the data directory with your own tool and run kist verify COPY")
+			"start the server with --backup-to DIR, run kist backup DEST now and then, or copy the data directory with "+
+				"your own tool and run kist verify COPY")
 	case err != nil:
 		d.Add(Problem, "backup", err.Error(), "look at the file "+backupMark)
 	case age > oldBackup:

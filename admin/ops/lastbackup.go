@@ -22,6 +22,16 @@ func LastBackup(dir string) (time.Time, error) {
 	return info.ModTime(), nil
 }
 
+// NoteBackup records that a backup of the data directory has everything up to a time, unless a later one is recorded.
+func (j Job) NoteBackup(at time.Time) {
+	if last, err := LastBackup(j.Dir); err == nil && last.After(at) && !last.After(time.Now()) {
+		return
+	}
+	if err := noteBackup(j.Dir, at); err != nil {
+		j.Log.Warn("the time of the backup is not noted", "error", err)
+	}
+}
+
 // noteBackup records that a backup has everything up to a time.
 func noteBackup(dir string, at time.Time) error {
 	path := filepath.Join(dir, backupMark)

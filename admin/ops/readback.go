@@ -19,7 +19,7 @@ func (b *snapshot) check(path string) error {
 		return err
 	}
 	defer j.Close()
-	done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil })
+	done, err := j.Replay(b.job.ended, func([]journal.Op) error { return b.job.ended() })
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ type BackedUp struct {
 	Missing []Lost `json:"missing"`
 	NoModes bool   `json:"noModes,omitempty"` // others may be able to read it: no modes are kept there
 	Store   string `json:"store,omitempty"`   // the object store that should have the missing ones, if it was not asked
+	Size    int64  `json:"-"`                 // of everything in it, in bytes
+	Unlinks bool   `json:"-"`                 // contents of the previous backup were copied: they cannot be linked there
 }
 
 // snapshot is the state of a data directory at one moment.
@@ -40,6 +42,7 @@ type snapshot struct {
 	state   *kv.Inspection
 	blobs   *blobs.Store
 	carried *blobs.Store // what blobs lacks and the journal or the object store has; nil if that is nothing
+	former  *former      // a backup whose contents are linked; may be nil
 	result  BackedUp
 }
 
@@ -52,6 +55,9 @@ func (b *snapshot) close() {
 	}
 	if b.carried != nil {
 		_ = b.carried.Close() // files in scratch
+	}
+	if b.former != nil {
+		_ = b.former.blobs.Close() // it is only read
 	}
 }
 
@@ -136,6 +142,9 @@ func (b *snapshot) takeJournal(dir string) error {
 		if err := to.Publish(p.Name, func(w io.Writer) error { return from.Copy(w, p) }); err != nil {
 			return err
 		}
+		if err := b.job.ended(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -188,6 +197,9 @@ func (b *snapshot) each(
 	return b.state.View(func(tx *kv.Tx) error {
 		lost := map[blobs.Ref][]Lost{}
 		one := func(ref blobs.Ref, n int64) error {
+			if err := b.job.ended(); err != nil {
+				return err
+			}
 			had, err := copy(ref, n, p)
 			if b.job.Remote != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, blobs.ErrDamaged)) {
 				had, err = b.fetched(ref, func() (bool, error) { return copy(ref, n, p) })
@@ -270,7 +282,7 @@ func (b *snapshot) copyContent(to *blobs.Store, ref blobs.Ref, p *console.Progre
 		return err
 	}
 	defer f.Close()
-	return keep(to, ref, io.TeeReader(f, p))
+	return keep(to, ref, b.job.through(io.TeeReader(f, p)))
 }
 
 // keep stores the bytes of r. It fails with blobs.ErrDamaged if ref is not their
@@ -318,7 +330,7 @@ func (b *snapshot) copyJournal(dest string) error {
 				return err
 			}
 			defer f.Close()
-			_, err = io.Copy(w, f)
+			_, err = io.Copy(w, b.job.through(f))
 			return err
 		}); err != nil {
 			return err

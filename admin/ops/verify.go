@@ -251,7 +251,10 @@ func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 		}
 
 		for ref, n := range tx.Contents() {
-			if err := v.content(tx, store, away, ref, n); err != nil {
+			if err := v.content(j, tx, store, away, ref, n); err != nil {
+				return err
+			}
+			if err := j.ended(); err != nil { // then it was not read
 				return err
 			}
 			p.Add(n)
@@ -283,7 +286,7 @@ func (e elsewhere) has(ref blobs.Ref, n int64) (bool, error) {
 }
 
 // content reads one content, which should have n bytes.
-func (v *Verified) content(tx *kv.Tx, store *blobs.Store, away elsewhere, ref blobs.Ref, n int64) error {
+func (v *Verified) content(j Job, tx *kv.Tx, store *blobs.Store, away elsewhere, ref blobs.Ref, n int64) error {
 	info, err := store.Stat(ref)
 	if errors.Is(err, fs.ErrNotExist) {
 		found, err := away.has(ref, n)
@@ -304,7 +307,7 @@ func (v *Verified) content(tx *kv.Tx, store *blobs.Store, away elsewhere, ref bl
 		return nil
 	}
 
-	err = store.Check(ref)
+	err = store.CheckThrough(ref, j.through)
 	switch {
 	case errors.Is(err, blobs.ErrDamaged):
 		why := "its bytes are damaged"

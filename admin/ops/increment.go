@@ -1,0 +1,133 @@
+package ops
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"kist/blobs"
+	"kist/kv/ship"
+)
+
+// BackupAfter is Backup to the folder dest, which shares the contents with a former backup of the
+// data directory, as hard links. Where the file system has none they are copied. former is a folder,
+// or "" for none. Contents that are linked are not read, unless read is set: they were when they
+// were copied. The caller notes the backup when it is in its place.
+func (j Job) BackupAfter(former, dest string, read bool) (*BackedUp, error) {
+	release, err := j.prepareFolder(dest)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	work, err := newScratch(j.Scratch, place{dest, hiddenScratch})
+	if err != nil {
+		return nil, err
+	}
+	defer work.Close() //nolint:errcheck // the next run removes what is left
+
+	b, err := j.freeze(j.Dir, work.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	if err := b.follow(former, read); err != nil {
+		return nil, err
+	}
+	if err := b.write(dest, nil); err != nil {
+		return nil, err
+	}
+
+	onDisk, _ := sizes(b.parts)
+	b.result.Dest, b.result.Size = dest, onDisk+b.contents()
+	b.result.Unlinks = b.former != nil && b.former.failed
+	if len(b.result.Missing) > 0 && j.Remote == nil {
+		b.result.Store = ship.FilesIn(j.Dir)
+	}
+	return &b.result, nil
+}
+
+// A former is a backup whose contents the next one may link.
+type former struct {
+	blobs  *blobs.Store
+	read   bool // contents are read before they are linked
+	failed bool // the file system links nothing
+}
+
+// follow makes the former backup in a folder known; "" is none.
+func (b *snapshot) follow(folder string, read bool) error {
+	if folder == "" {
+		return nil
+	}
+	store, err := blobs.Read(filepath.Join(folder, "blobs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the former backup cannot be read: %w", err)
+	}
+	b.former = &former{blobs: store, read: read}
+	return nil
+}
+
+// link links a content of n bytes into a folder. It returns false if the content must be copied.
+func (f *former) link(j Job, to *blobs.Store, ref blobs.Ref, n int64) (bool, error) {
+	if f == nil || f.failed {
+		return false, nil
+	}
+	if f.read && f.blobs.CheckThrough(ref, j.through) != nil {
+		return false, j.ended()
+	}
+	err := to.Link(ref, n, f.blobs)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrExist):
+		return false, nil
+	}
+	f.failed = true
+	return false, nil
+}
+
+// Rehearse restores the backup in a folder into an empty folder, and reads what came of it. It fails
+// if that is not all of the backup, whose checksum of the records is digest.
+func (j Job) Rehearse(backup, into, digest string) error {
+	there := j
+	there.Dir, there.Scratch, there.Remote = into, "", nil
+	done, err := there.Restore(backup, nil)
+	if err != nil {
+		return err
+	}
+	if n := len(done.Missing); n > 0 {
+		return fmt.Errorf("%d files are missing or damaged in it", n)
+	}
+	v, err := there.Verify()
+	if err != nil {
+		return err
+	}
+	return v.whole(digest)
+}
+
+// ReadAll reads everything in the backup in a folder. It fails as Rehearse does.
+func (j Job) ReadAll(backup, digest string) error {
+	there := j
+	there.Dir, there.Remote = backup, nil
+	v, err := there.Verify()
+	if err != nil {
+		return err
+	}
+	return v.whole(digest)
+}
+
+// whole fails unless everything is there, with the checksum of the records.
+func (v *Verified) whole(digest string) error {
+	switch {
+	case len(v.Missing) > 0:
+		return fmt.Errorf("%d files are missing or damaged in it, such as %s", len(v.Missing), v.Missing[0].Name)
+	case len(v.Problems) > 0:
+		return errors.New(v.Problems[0])
+	case v.Digest != digest:
+		return fmt.Errorf("its records have the checksum %s and should have %s", v.Digest, digest)
+	}
+	return nil
+}
