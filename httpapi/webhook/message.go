@@ -75,6 +75,8 @@ func eventWords(e jobs.Event) (words string, color int) {
 		return "Someone has opened it.", neutral
 	case jobs.ItemExpired:
 		return "It has expired.", bad
+	case jobs.BackupFailed:
+		return "The backup has failed.", bad
 	case jobs.PageGone:
 		return "Its page can no longer be reached.", bad
 	case jobs.UploadReceived:

@@ -254,6 +254,43 @@ func Emit(tx *kv.Tx, owner record.ID, e Event, subject record.ID, n Notice) erro
 	return Deliver(tx, owner, e, subject, func() (Notice, error) { return n, nil })
 }
 
+// tellAdmins is Emit for each administrator whose account is not disabled.
+func tellAdmins(tx *kv.Tx, e Event, n Notice) error {
+	all, err := people.Users(tx)
+	if err != nil {
+		return err
+	}
+	subject := tx.NewID()
+	for _, u := range all {
+		if u.Role != people.Admin || u.Disabled {
+			continue
+		}
+		if err := Emit(tx, u.ID, e, subject, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TellBackupFailed adds the event for a backup by schedule that has failed or is late. why is a sentence, last is when the
+// last good one was made; zero if never.
+func TellBackupFailed(s *kv.Store, why string, last time.Time) error {
+	told := struct {
+		Error string     `json:"error"`
+		Last  *time.Time `json:"lastAt"`
+	}{Error: why}
+	if !last.IsZero() {
+		told.Last = &last
+	}
+	data, err := json.Marshal(told)
+	if err != nil {
+		return err
+	}
+	return s.Update(func(tx *kv.Tx) error {
+		return tellAdmins(tx, BackupFailed, Notice{Title: why, Path: "/backups", Data: data})
+	})
+}
+
 // Deliver is Emit with a function that makes the notice. It is called only if a
 // webhook wants the event.
 func Deliver(tx *kv.Tx, owner record.ID, e Event, subject record.ID, tell func() (Notice, error)) error {

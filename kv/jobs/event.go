@@ -23,6 +23,7 @@ const (
 	UploadReceived Event = "upload_request.received"
 	UploadApproved Event = "upload_request.approved"
 	UploadRejected Event = "upload_request.rejected"
+	BackupFailed   Event = "backup.failed" // for administrators alone
 	WebhookTest    Event = "webhook.test"
 )
 
@@ -53,7 +54,7 @@ func Events() []Event {
 		all = append(all, Created(k), Edited(k), Removed(k), Restored(k))
 	}
 	return append(all, PageGone, UploadReceived, UploadApproved, UploadRejected,
-		LimitReached, ShareOpened, ItemExpired, WebhookTest)
+		LimitReached, ShareOpened, ItemExpired, BackupFailed, WebhookTest)
 }
 
 // CleanEvent is the rule for the events in a webhook's list.

@@ -1,0 +1,260 @@
+// Package backups makes backups by schedule, and knows the folder that they are in.
+//
+// The folder has the file .kist-backups, so that the empty folder under a disk that is not mounted
+// is never taken for it. Each backup is a folder named by its time in UTC, as kist backup makes it,
+// with the file CHECKED. Equal contents of two backups are one file with two names. Names that
+// begin with a dot are being made or removed: what a kill has left of them goes with the next run.
+package backups
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"kist/blobs/disk"
+	"kist/kv/datadir"
+)
+
+// Names in the folder of backups, and in each of them.
+const (
+	markName    = ".kist-backups"
+	makingName  = ".making"
+	removingTag = ".removing-"
+	scratchTag  = ".kist-scratch-"
+	nameLayout  = "2006-01-02T15-04-05Z"
+	checkedName = "CHECKED"
+)
+
+// markText is what the file .kist-backups says to people.
+const markText = "Kist keeps its backups in this folder. Without this file it makes none here.\n"
+
+// A Backup is one of those in a folder.
+type Backup struct {
+	At      time.Time // it has everything up to then
+	Path    string    // of its folder
+	Size    int64     // of everything in it, in bytes; 0 if it is not known
+	Checked time.Time // when what was new in it, or all of it, was last read
+	Error   string    // what is wrong with it, as a sentence; "" if nothing is
+	note    note
+}
+
+// OK reports whether nothing is known to be wrong with it.
+func (b Backup) OK() bool { return b.Error == "" }
+
+// note is the content of the file CHECKED of a backup.
+type note struct {
+	Format  int       `json:"format"`
+	Size    int64     `json:"size"`
+	Digest  string    `json:"digest"` // of the records
+	Checked time.Time `json:"checkedAt"`
+	Whole   time.Time `json:"wholeAt,omitzero"`  // when all of it was last read
+	Missing int       `json:"missing,omitempty"` // files that the data directory lacked
+	Error   string    `json:"error,omitempty"`
+}
+
+const noteFormat = 1
+
+// write puts the note into the folder of a backup. It is on stable storage then.
+func (n note) write(folder string) error {
+	n.Format = noteFormat
+	text, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return datadir.WriteFile(folder, checkedName, append(text, '\n'))
+}
+
+// Init marks an empty folder as one for backups. It makes the folder if there is none. data is the
+// data directory. made is false if the folder was marked already.
+func Init(folder, data string) (made bool, err error) {
+	if err := outside(folder, data); err != nil {
+		return false, err
+	}
+	parent, err := os.Stat(filepath.Dir(filepath.Clean(folder)))
+	if err != nil || !parent.IsDir() {
+		return false, fmt.Errorf("there is no folder at %s; create it, or mount the disk that should be there",
+			filepath.Dir(filepath.Clean(folder)))
+	}
+	if err := disk.MakeFolder(folder); err != nil {
+		return false, err
+	}
+
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return false, fmt.Errorf("%s cannot be read: %w", folder, err)
+	}
+	for _, e := range entries {
+		if e.Name() == markName {
+			return false, nil
+		}
+		if !belongsToDisk(e.Name()) {
+			return false, fmt.Errorf("%s is not empty: it has %q; name an empty folder", folder, e.Name())
+		}
+	}
+	return true, datadir.WriteFile(folder, markName, []byte(markText))
+}
+
+// belongsToDisk reports whether systems make such a name at the top of a disk.
+func belongsToDisk(name string) bool {
+	return strings.HasPrefix(name, ".") || name == "lost+found" || name == "System Volume Information" ||
+		name == "$RECYCLE.BIN"
+}
+
+// ErrInside says that a folder is in the data directory.
+var ErrInside = errors.New("in the data directory")
+
+// outside refuses a folder that is the data directory or in it.
+func outside(folder, data string) error {
+	refused := fmt.Errorf("%s is %w; name a folder elsewhere, best on another disk", folder, ErrInside)
+	here, err := os.Stat(data)
+	if err != nil {
+		return nil //nolint:nilerr // there is no data directory yet
+	}
+	path, err := filepath.Abs(folder)
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	for {
+		there, err := os.Stat(path)
+		if err == nil && os.SameFile(here, there) {
+			return refused
+		}
+		up := filepath.Dir(path)
+		if up == path {
+			return nil
+		}
+		path = up
+	}
+}
+
+// Check refuses a folder that is not marked, or that is in the data directory.
+func Check(folder, data string) error {
+	if err := outside(folder, data); err != nil {
+		return err
+	}
+	_, err := os.Stat(filepath.Join(folder, markName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not marked as a folder for backups: see that its disk is mounted; "+
+			"for a new and empty folder run: kist backup init %[1]s", folder)
+	}
+	if err != nil {
+		return fmt.Errorf("the folder for backups cannot be used: %w", err)
+	}
+	return nil
+}
+
+// List reads what backups a folder has, the newest first. It reads none of their contents.
+func List(folder string) ([]Backup, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("the folder for backups cannot be read: %w", err)
+	}
+	all := []Backup{}
+	for _, e := range slices.Backward(entries) {
+		at, err := time.Parse(nameLayout, e.Name())
+		if err != nil || !e.IsDir() {
+			continue
+		}
+		all = append(all, read(filepath.Join(folder, e.Name()), at))
+	}
+	slices.SortFunc(all, func(a, b Backup) int { return b.At.Compare(a.At) })
+	return all, nil
+}
+
+// read describes the backup in a folder.
+func read(path string, at time.Time) Backup {
+	b := Backup{At: at, Path: path}
+	text, err := os.ReadFile(filepath.Join(path, checkedName))
+	if err == nil {
+		err = json.Unmarshal(text, &b.note)
+	}
+	if err == nil && b.note.Format != noteFormat {
+		err = errors.New("it is of another version")
+	}
+	if err != nil {
+		b.note = note{}
+		b.Error = "Its file " + checkedName + " cannot be read, so nobody knows whether it is whole: " +
+			"kist verify " + path + " tells."
+		return b
+	}
+	b.Size, b.Checked, b.Error = b.note.Size, b.note.Checked, b.note.Error
+	return b
+}
+
+// hold keeps other servers out of the folder until release is called.
+func hold(folder string) (release func(), err error) {
+	f, err := os.OpenFile(filepath.Join(folder, markName), os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the folder for backups cannot be used: %w", err)
+	}
+	if err := disk.TryLock(f); errors.Is(err, disk.ErrLocked) {
+		_ = f.Close() // nothing was written
+		return nil, fmt.Errorf("another server is making a backup in %s", folder)
+	}
+	return func() { _ = f.Close() }, nil // a file system that has no locks is used without
+}
+
+// remove removes a backup. From the first moment on it is no longer under its name.
+func remove(b Backup, ended func() error) error {
+	folder, name := filepath.Split(b.Path)
+	aside := filepath.Join(folder, removingTag+name)
+	if err := os.Rename(b.Path, aside); err != nil {
+		return err
+	}
+	if err := syncNames(folder); err != nil {
+		return err
+	}
+	return removeAll(aside, ended)
+}
+
+// removeAll removes a folder with a backup, or some of it if ended says so.
+func removeAll(path string, ended func() error) error {
+	content, err := os.ReadDir(filepath.Join(path, "blobs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range content {
+		if err := ended(); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(filepath.Join(path, "blobs", e.Name())); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(path)
+}
+
+// removeRests removes what is left of removals and rehearsals that a kill has ended.
+func removeRests(folder string, ended func() error) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), removingTag) {
+			continue
+		}
+		if err := removeAll(filepath.Join(folder, e.Name()), ended); err != nil {
+			return err
+		}
+	}
+	return disk.SweepScratch(folder, scratchTag)
+}
+
+// syncNames makes the names in a folder durable.
+func syncNames(folder string) error {
+	f, err := disk.ReadFolder(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

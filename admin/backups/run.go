@@ -1,0 +1,291 @@
+package backups
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"kist/admin/console"
+	"kist/admin/ops"
+	"kist/blobs/disk"
+	"kist/kv/datadir"
+	"kist/kv/record"
+)
+
+// wholeEvery is how often all of a backup is read.
+const wholeEvery = 30 * 24 * time.Hour
+
+// A run makes one backup.
+type run struct {
+	folder string
+	job    ops.Job
+	keep   Keep
+	zone   *time.Location
+	now    func() time.Time
+	log    *slog.Logger
+	space  func(path string) (disk.Room, error)
+	step   func(string) error // tests end a run there, as a kill would
+	all    []Backup           // what the folder has, the newest first
+}
+
+// make makes a backup, checks it, and removes those that need not be kept. The folder has what is
+// in r.all then, also after an error.
+func (r *run) make() (err error) {
+	if err := Check(r.folder, r.job.Dir); err != nil {
+		return err
+	}
+	release, err := hold(r.folder)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := removeRests(r.folder, r.job.Ended); err != nil {
+		return fmt.Errorf("what is left of a former run cannot be removed: %w", err)
+	}
+	r.all, err = List(r.folder)
+	if err != nil {
+		return err
+	}
+	if err := r.sameInstance(); err != nil {
+		return err
+	}
+
+	if err := r.prune(); err != nil { // before the new one needs their space
+		return err
+	}
+	made, err := r.create()
+	if err != nil {
+		return err
+	}
+	r.all = slices.Insert(r.all, 0, made)
+	slices.SortFunc(r.all, func(a, b Backup) int { return b.At.Compare(a.At) })
+	bad := r.checkWhole(made)
+	if ended := r.job.Ended(); ended != nil {
+		return ended
+	}
+	return errors.Join(bad, r.prune())
+}
+
+// sameInstance refuses a folder with backups of another instance. An empty data directory in place
+// of a disk that is not mounted must not drive the good backups out.
+func (r *run) sameInstance() error {
+	if len(r.all) == 0 {
+		return nil
+	}
+	mine, err := datadir.ReadInstance(r.job.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // ops says what is wrong with the data directory
+	}
+	if err != nil {
+		return err
+	}
+	there, err := datadir.ReadInstance(r.all[0].Path)
+	if err == nil && there != mine {
+		return fmt.Errorf("%s has backups of another instance; see that the right data directory is mounted, "+
+			"or name another folder with --backup-to", r.folder)
+	}
+	return nil
+}
+
+// create makes a backup under its name.
+func (r *run) create() (Backup, error) {
+	making := filepath.Join(r.folder, makingName)
+	began := r.now().UTC().Truncate(time.Second)
+	for r.taken(began) {
+		began = began.Add(time.Second)
+	}
+	former, doubted := "", r.doubtful()
+	if i := slices.IndexFunc(r.all, Backup.sound); i >= 0 {
+		former = r.all[i].Path
+	}
+	err := os.Remove(filepath.Join(making, checkedName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Backup{}, err
+	}
+
+	if err := r.step("make"); err != nil {
+		return Backup{}, err
+	}
+	done, err := r.job.BackupAfter(former, making, doubted)
+	if ended := r.job.Ended(); ended != nil {
+		return Backup{}, ended // the next run goes on with what is there
+	}
+	if err != nil {
+		return Backup{}, errors.Join(r.explain(err), os.RemoveAll(making))
+	}
+	n := note{Size: done.Size, Digest: done.Digest, Checked: r.now().UTC().Truncate(time.Millisecond)}
+	if lost := len(done.Missing); lost > 0 {
+		n.Error, n.Missing = incomplete(done), lost
+		r.log.Error("the backup is incomplete", "files", lost, "first", done.Missing[0].Name, "why", done.Missing[0].Why)
+	}
+	if err := r.step("note"); err != nil {
+		return Backup{}, err
+	}
+	if err := n.write(making); err != nil {
+		return Backup{}, r.explain(err)
+	}
+	if err := r.step("name"); err != nil {
+		return Backup{}, err
+	}
+
+	path := filepath.Join(r.folder, began.Format(nameLayout))
+	if err := os.Rename(making, path); err != nil {
+		return Backup{}, err
+	}
+	if err := syncNames(r.folder); err != nil {
+		return Backup{}, err
+	}
+	if done.NoModes {
+		r.log.Warn("file modes are not kept in the folder for backups: make sure that nobody else can read it",
+			"folder", r.folder)
+	}
+	if done.Unlinks {
+		r.log.Warn("the folder for backups has no hard links: each backup takes the space of all files",
+			"folder", r.folder)
+	}
+	r.log.Info("backed up", "to", path, "files", done.Files, "copied", done.Copied, "bytes", done.Bytes)
+	return read(path, began), r.step("named")
+}
+
+// taken reports whether a backup has the name of a time.
+func (r *run) taken(at time.Time) bool {
+	_, err := os.Lstat(filepath.Join(r.folder, at.Format(nameLayout)))
+	return err == nil
+}
+
+// doubtful reports whether contents must be read before they are linked: the newest backup was
+// found damaged, and others have the same files.
+func (r *run) doubtful() bool { return len(r.all) > 0 && !r.all[0].sound() }
+
+// sound reports whether no content of the backup is known to be damaged. It may lack some.
+func (b Backup) sound() bool { return b.OK() || b.note.Missing > 0 }
+
+// incomplete is what is wrong with a backup that lacks files.
+func incomplete(done *ops.BackedUp) string {
+	n, first := len(done.Missing), done.Missing[0]
+	areNot := record.Plural(n, "file") + console.Word(n == 1, " is", " are")
+	if done.Store != "" {
+		return fmt.Sprintf("%s not in it, because they are not on this disk; the server needs --store %s.", areNot, done.Store)
+	}
+	return fmt.Sprintf("%s not in it, such as %s: %s. kist verify names them.", areNot, console.Printable(first.Name), first.Why)
+}
+
+// lacking says that a backup was made that lacks files.
+type lacking struct{ text string }
+
+func (l *lacking) Error() string { return "the backup is incomplete: " + l.text }
+
+// explain says what to do about an error.
+func (r *run) explain(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("there is no room left in %s (%w); use a larger disk, or keep fewer backups "+
+			"with --backup-keep", r.folder, err)
+	}
+	return err
+}
+
+// checkWhole reads all of the new backup, if no good one was read as a whole for a month. It
+// restores the backup beside the others if there is space for it.
+func (r *run) checkWhole(made Backup) error {
+	if !made.OK() {
+		return &lacking{made.Error}
+	}
+	recent := func(b Backup) bool {
+		age := r.now().Sub(b.note.Whole)
+		return b.OK() && !b.note.Whole.IsZero() && age < wholeEvery && age > -wholeEvery
+	}
+	if slices.ContainsFunc(r.all, recent) {
+		return nil
+	}
+
+	if err := r.step("restore"); err != nil {
+		return err
+	}
+	how, err := r.rehearse(made)
+	if ended := r.job.Ended(); ended != nil {
+		return ended
+	}
+	n := made.note
+	n.Checked = r.now().UTC().Truncate(time.Millisecond)
+	if err == nil {
+		n.Whole = n.Checked
+		r.log.Info("all of a backup was read and is intact", "backup", made.Path, "how", how)
+	} else {
+		n.Error = fmt.Sprintf("It was %s, and %v.", how, err)
+	}
+	if failed := n.write(made.Path); failed != nil {
+		return errors.Join(err, failed)
+	}
+	i := slices.IndexFunc(r.all, func(b Backup) bool { return b.Path == made.Path })
+	r.all[i] = read(made.Path, made.At)
+	if err != nil {
+		return fmt.Errorf("the backup of %s was %s, and %w", made.At.Format(time.RFC3339), how, err)
+	}
+	return nil
+}
+
+// rehearse reads all of a backup. how says what was done with it.
+func (r *run) rehearse(made Backup) (how string, err error) {
+	if r.hasRoom(made.Size) {
+		err := r.restore(made)
+		if !errors.Is(err, syscall.ENOSPC) || r.job.Ended() != nil {
+			return "restored into a folder beside it", err
+		}
+	}
+	r.log.Info("there is no room to restore a backup for a check: all of it is read in its place", "backup", made.Path)
+	return "read", r.job.ReadAll(made.Path, made.note.Digest)
+}
+
+// restore restores a backup into a folder that is removed then.
+func (r *run) restore(made Backup) error {
+	work, err := disk.NewScratch(r.folder, scratchTag)
+	if err != nil {
+		return err
+	}
+	into := filepath.Join(work.Path, "data")
+	return errors.Join(r.job.Rehearse(made.Path, into, made.note.Digest), work.Close())
+}
+
+// hasRoom reports whether something of a size fits into the folder, and a tenth of the disk stays
+// free.
+func (r *run) hasRoom(size int64) bool {
+	room, err := r.space(r.folder)
+	if err != nil {
+		return true // a full disk will say so itself
+	}
+	need := uint64(max(size, 0))
+	return room.Free > need+need/8 && room.Free-need-need/8 > room.Total/10
+}
+
+// prune removes the backups that need not be kept, the oldest first.
+func (r *run) prune() error {
+	for _, b := range r.keep.Beyond(r.all, r.zone) {
+		if err := r.step("remove"); err != nil {
+			return err
+		}
+		err := remove(b, r.job.Ended)
+		if ended := r.job.Ended(); ended != nil {
+			return ended
+		}
+		if err != nil {
+			r.log.Warn("an old backup could not be removed", "backup", b.Path, "error", err)
+			continue
+		}
+		r.log.Info("an old backup was removed", "backup", b.Path)
+		r.all = slices.DeleteFunc(r.all, func(one Backup) bool { return one.At.Equal(b.At) })
+	}
+	return nil
+}
+
+// quiet is a job of a server: it shows no progress.
+func quiet(j ops.Job) ops.Job {
+	j.Stderr = io.Discard
+	return j
+}

@@ -1,0 +1,291 @@
+package backups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"kist/admin/console"
+	"kist/admin/ops"
+	"kist/blobs/disk"
+)
+
+// Times of the schedule.
+const (
+	// lateAfter is the age of the last good backup from which on one is made at once.
+	lateAfter = 26 * time.Hour
+	// firstRetry is how soon a failed backup is tried again; each further time it takes twice as long.
+	firstRetry = time.Hour
+	// lookEvery is how often the wall clock is read, which may leap and goes on while a machine sleeps.
+	lookEvery = 10 * time.Minute
+	// tellEvery is the least time between two reports of failures that follow each other.
+	tellEvery = 20 * time.Hour
+	// slow is how long a backup may take before a late one is called late.
+	slow = 2 * time.Hour
+	// ahead is how far beyond the clock a backup may be to count as the last one.
+	ahead = time.Hour
+)
+
+// A Clock tells the time and waits.
+type Clock struct {
+	Now   func() time.Time // in the zone of the schedule
+	After func(time.Duration) <-chan time.Time
+}
+
+// SystemClock is the machine's.
+func SystemClock() Clock { return Clock{time.Now, time.After} }
+
+// Options are what a Scheduler needs. All are required.
+type Options struct {
+	Folder string // see Init
+	At     TimeOfDay
+	Keep   Keep
+	Job    ops.Job // on the data directory
+	Clock  Clock
+	Log    *slog.Logger
+	// Failed tells the administrators that a backup failed or is late. last is when the last good
+	// one was made; zero if never.
+	Failed func(why string, last time.Time)
+}
+
+// A Scheduler makes backups by schedule. Its methods may be called by any number of goroutines at
+// once, on a nil Scheduler too. They touch no disk, which may hang.
+type Scheduler struct {
+	o     Options
+	begun time.Time                            // when the server started
+	step  func(string) error                   // before each step on the disk; does nothing except in tests
+	space func(path string) (disk.Room, error) // disk.Space, except in tests
+
+	mu       sync.Mutex
+	all      []Backup // the newest first
+	next     time.Time
+	running  time.Time // since when; zero if none is being made
+	failure  string    // of the latest run; "" if it was good
+	failures int64     // runs that failed since the start
+}
+
+// New makes a Scheduler. It does nothing before Run.
+func New(o Options) *Scheduler {
+	o.Job = quiet(o.Job)
+	return &Scheduler{
+		o: o, begun: o.Clock.Now(), all: []Backup{}, space: disk.Space, step: func(string) error { return nil },
+	}
+}
+
+// Status is how the backups are doing.
+type Status struct {
+	Folder  string    `json:"folder"`
+	At      string    `json:"at"`      // the time of the day
+	Keep    string    `json:"keep"`    // as --backup-keep
+	Last    time.Time `json:"last"`    // of the last good one; zero if never
+	Next    time.Time `json:"next"`    // of the next one
+	Running bool      `json:"running"` // one is being made
+	OK      bool      `json:"ok"`
+	Error   string    `json:"error"` // a sentence; "" if OK
+	// Failures is the number of failed runs since the server started.
+	Failures int64 `json:"failures"`
+}
+
+// Status describes the backups; nil on a nil Scheduler.
+func (s *Scheduler) Status() *Status {
+	if s == nil {
+		return nil
+	}
+	now := s.o.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := &Status{
+		Folder: s.o.Folder, At: s.o.At.String(), Keep: s.o.Keep.String(),
+		Last: lastGood(s.all, now), Next: s.next, Running: !s.running.IsZero(), Error: s.failure, Failures: s.failures,
+	}
+	patience := st.Running && now.Sub(s.running) < slow || s.next.IsZero() // it has just started
+	if st.Error == "" && now.Sub(st.Last) > lateAfter && !patience {
+		st.Error = lateText(st.Last, s.running, now.Location())
+	}
+	st.OK = st.Error == ""
+	return st
+}
+
+// lateText says that the last good backup is too old.
+func lateText(last, running time.Time, zone *time.Location) string {
+	const layout = "2006-01-02 15:04"
+	text := "No backup has been made yet"
+	if !last.IsZero() {
+		text = "The last good backup is of " + last.In(zone).Format(layout)
+	}
+	if !running.IsZero() {
+		text += ", and the one that began at " + running.In(zone).Format(layout) + " is not done"
+	}
+	return text + "."
+}
+
+// List returns the backups, the newest first, as the last run has found them. Callers must not
+// change the list.
+func (s *Scheduler) List() []Backup {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
+}
+
+// lastGood is when the last good backup was made; zero if never. One that a wrong clock has put into
+// the future does not count.
+func lastGood(all []Backup, now time.Time) time.Time {
+	i := slices.IndexFunc(all, func(b Backup) bool { return b.OK() && b.At.Before(now.Add(ahead)) })
+	if i < 0 {
+		return time.Time{}
+	}
+	return all[i].At
+}
+
+// A plan is when the next backup is made.
+type plan struct {
+	since  time.Time // from when on the schedule counts: the end of the latest run, or the start
+	failed int       // runs in a row
+	ran    bool      // since the start
+}
+
+// next is the next moment. A missed backup is made up for at the start, and where the clock leapt
+// ahead or the machine slept. A failed one is tried again before its next night.
+func (p plan) next(at TimeOfDay, last, now time.Time) time.Time {
+	night := at.After(p.since.In(now.Location()))
+	if p.failed > 0 {
+		again := p.since.Add(firstRetry << min(p.failed-1, 10))
+		if again.Before(night) {
+			return again
+		}
+		return night
+	}
+	if !p.ran && now.Sub(last) > lateAfter {
+		return now
+	}
+	return night
+}
+
+// Run makes backups until ctx ends. It ends a running backup then, and returns when that has ended.
+func (s *Scheduler) Run(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	all, err := List(s.o.Folder)
+	if err == nil {
+		s.set(func() { s.all = all })
+	}
+	p := plan{since: s.begun}
+	var told time.Time // when the administrators were last told of this row of failures
+	for {
+		if !s.wait(ctx, &p) {
+			return
+		}
+		err := s.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		p.since, p.ran = s.o.Clock.Now(), true
+		if err == nil {
+			p.failed, told = 0, time.Time{}
+			continue
+		}
+
+		p.failed++
+		if errors.As(err, new(*lacking)) {
+			p.failed = 0 // there is a backup; trying again would not find the files
+		}
+		if told.IsZero() || p.since.Sub(told) > tellEvery {
+			told = p.since
+			s.o.Failed(console.Sentence(err.Error()), s.Status().Last)
+		}
+	}
+}
+
+// wait waits for the next backup. It returns false if ctx ends first.
+func (s *Scheduler) wait(ctx context.Context, p *plan) bool {
+	for {
+		now := s.o.Clock.Now()
+		if now.Before(p.since) { // the clock was set back
+			p.since = now
+		}
+		next := p.next(s.o.At, lastGood(s.List(), now), now)
+		s.set(func() { s.next = next })
+		if !next.After(now) {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.o.Clock.After(min(next.Sub(now), lookEvery)):
+		}
+	}
+}
+
+// once makes a backup and notes what came of it. While it takes too long, that is told.
+func (s *Scheduler) once(ctx context.Context) error {
+	began := s.o.Clock.Now()
+	s.set(func() { s.running = began })
+	job := s.o.Job
+	job.Ended = ctx.Err
+	r := &run{
+		folder: s.o.Folder, job: job, keep: s.o.Keep, zone: began.Location(), now: s.o.Clock.Now, log: s.o.Log,
+		space: s.space, step: s.step, all: s.List(),
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.make() }() // it is waited for below
+	err := s.attend(done, began)
+
+	s.set(func() {
+		s.running, s.all = time.Time{}, slices.Clone(r.all)
+		if ctx.Err() != nil {
+			return
+		}
+		s.failure = ""
+		if err != nil {
+			s.failure = console.Sentence(err.Error())
+			s.failures++
+		}
+	})
+	last := lastGood(r.all, s.o.Clock.Now())
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		s.o.Log.Error("the backup has failed", "to", s.o.Folder, "error", err)
+	case !last.IsZero():
+		s.o.Job.NoteBackup(last)
+	}
+	return err
+}
+
+// attend waits for a backup. It tells once if it takes longer than the time between two.
+func (s *Scheduler) attend(done <-chan error, began time.Time) error {
+	told := false
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-s.o.Clock.After(lookEvery):
+		}
+		now := s.o.Clock.Now()
+		if last := lastGood(s.List(), now); !told && now.Sub(began) > lateAfter && now.Sub(last) > lateAfter {
+			told = true
+			text := lateText(last, began, now.Location())
+			s.o.Log.Error("the backup is late", "to", s.o.Folder, "error", text)
+			s.o.Failed(text, last)
+		}
+	}
+}
+
+func (s *Scheduler) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// Describe says in a sentence how a schedule is set.
+func (st *Status) Describe() string {
+	return fmt.Sprintf("at %s to %s, keeping %s", st.At, st.Folder, st.Keep)
+}

@@ -1,0 +1,425 @@
+package backups
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/admin/ops"
+	"kist/blobs"
+	"kist/blobs/disk"
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/kvtest"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/tables"
+)
+
+// A place has a data directory and a marked folder for its backups.
+type place struct {
+	*testing.T
+	*is.I
+	data, folder string
+	user         record.ID
+	logged       bytes.Buffer
+	now          time.Time
+}
+
+func newPlace(t *testing.T) *place {
+	dir := t.TempDir()
+	p := &place{T: t, I: is.New(t), data: filepath.Join(dir, "data"), folder: filepath.Join(dir, "backups")}
+	p.now = time.Date(2026, 1, 1, 3, 30, 0, 0, time.UTC)
+	p.change(func(s *kv.Store, _ *blobs.Store) {
+		p.NoErr(s.Update(func(tx *kv.Tx) error {
+			u, err := people.AddUser(tx, people.User{Name: "ann", Role: people.Admin, Quota: -1})
+			if err == nil {
+				p.user = u.ID
+			}
+			return err
+		}))
+	})
+	p.put("a", "b", "c")
+	made, err := Init(p.folder, p.data)
+	p.NoErr(err)
+	p.True(made)
+	return p
+}
+
+// change opens the data directory for a moment.
+func (p *place) change(fn func(*kv.Store, *blobs.Store)) {
+	p.Helper()
+	s, err := kv.Open(p.data, kv.Options{Schema: tables.All, Log: kvtest.Quiet, Space: kvtest.SmallDisk})
+	p.NoErr(err)
+	content, err := blobs.OpenIn(p.data)
+	p.NoErr(err)
+	fn(s, content)
+	p.NoErr(errors.Join(s.Close(), content.Close()))
+}
+
+// put adds files with these bytes.
+func (p *place) put(texts ...string) {
+	p.Helper()
+	p.change(func(s *kv.Store, content *blobs.Store) {
+		for _, text := range texts {
+			stage, err := content.Stage()
+			p.NoErr(err)
+			_, err = stage.Write([]byte(text))
+			p.NoErr(err)
+			kept, err := stage.Keep()
+			p.NoErr(err)
+			f := record.NewForm(record.Files)
+			b := f.Body.(*record.File)
+			b.OriginalName, b.MimeType, b.SHA256, b.Size = text, "text/plain", hex.EncodeToString(kept.Ref[:]), int64(len(text))
+			p.NoErr(s.Update(func(tx *kv.Tx) error {
+				_, err := catalog.Add(tx, catalog.Draft{
+					Owner: p.user, Kind: record.Files, Form: f,
+					Content: &record.Content{Ref: kept.Ref, Size: int64(len(text))},
+				})
+				return err
+			}))
+			kept.Release()
+		}
+	})
+}
+
+func (p *place) options() Options {
+	log := slog.New(slog.NewTextHandler(&p.logged, nil))
+	return Options{
+		Folder: p.folder, At: TimeOfDay{3, 30}, Keep: Keep{Days: 3},
+		Job:   ops.Job{Dir: p.data, Stderr: io.Discard, Log: log},
+		Clock: Clock{func() time.Time { return p.now }, time.After}, Log: log,
+		Failed: func(string, time.Time) {},
+	}
+}
+
+// night makes a backup a day later. step is as in a Scheduler.
+func (p *place) night(ctx context.Context, step func(string) error) error {
+	p.now = p.now.Add(24 * time.Hour)
+	s := New(p.options())
+	if step != nil {
+		s.step = step
+	}
+	return s.once(ctx)
+}
+
+func (p *place) list() []Backup {
+	p.Helper()
+	all, err := List(p.folder)
+	p.NoErr(err)
+	return all
+}
+
+// at is the path of a content in the data directory or a backup.
+func at(dir, text string) string {
+	name := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	return filepath.Join(dir, "blobs", name[:2], name)
+}
+
+// names are the names in the folder.
+func (p *place) names() (all []string) {
+	p.Helper()
+	entries, err := os.ReadDir(p.folder)
+	p.NoErr(err)
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// restores fails unless a backup can be restored and is whole.
+func (p *place) restores(b Backup) {
+	p.Helper()
+	job := p.options().Job
+	job.Dir = filepath.Join(p.TempDir(), "data")
+	done, err := job.Restore(b.Path, nil)
+	p.NoErr(err)
+	p.Equal(len(done.Missing), 0)
+	v, err := job.Verify()
+	p.NoErr(err)
+	p.Equal(len(v.Missing)+len(v.Problems), 0)
+}
+
+// Each night has a backup of its own. Contents that the one before has are the same file, and new
+// ones are copied. Those that need not be kept go.
+func TestNights(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for night := range 5 {
+		p.put(fmt.Sprint("night ", night))
+		p.NoErr(p.night(t.Context(), nil))
+	}
+	all := p.list()
+	p.Equal(len(all), 3)
+	p.Equal(all[0].At, p.now)
+	p.Equal(filepath.Base(all[0].Path), "2026-01-06T03-30-00Z")
+	for i, b := range all {
+		p.True(b.OK() && b.Size > 0 && !b.Checked.IsZero())
+		p.restores(b)
+		p.True(sameFile(at(b.Path, "a"), at(all[0].Path, "a")))
+		_, err := os.Stat(at(b.Path, "night 4"))
+		p.Equal(err == nil, i == 0)
+	}
+	p.True(!sameFile(at(all[0].Path, "a"), at(p.data, "a")))
+	p.Equal(len(p.names()), 4) // nothing but the backups and the mark
+
+	last, err := ops.LastBackup(p.data)
+	p.NoErr(err)
+	p.Equal(last.UTC(), p.now)
+}
+
+func sameFile(one, other string) bool {
+	a, errA := os.Stat(one)
+	b, errB := os.Stat(other)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}
+
+// A run that is killed at any step leaves no half backup under a good name, and nothing that the next
+// run does not remove.
+func TestKilledRun(t *testing.T) {
+	t.Parallel()
+	steps := []string{"make", "note", "name", "named", "restore", "remove"}
+	for _, at := range steps {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			for range 3 {
+				p.NoErr(p.night(t.Context(), nil))
+			}
+			if at == "restore" { // a month after the last time
+				p.now = p.now.Add(wholeEvery)
+			}
+			p.put("new")
+			killed := errors.New("killed")
+			err := p.night(t.Context(), func(step string) error {
+				if step == at {
+					return killed
+				}
+				return nil
+			})
+			p.True(errors.Is(err, killed))
+			for _, b := range p.list() {
+				p.restores(b)
+			}
+			// What a removal and a rehearsal leave behind.
+			p.NoErr(os.MkdirAll(filepath.Join(p.folder, removingTag+"2025-01-01T00-00-00Z", "blobs", "aa"), 0o700))
+			rest := filepath.Join(p.folder, scratchTag+"X")
+			p.NoErr(os.MkdirAll(filepath.Join(rest, "data"), 0o700))
+			p.NoErr(os.WriteFile(filepath.Join(rest, "owner"), nil, 0o600))
+
+			p.NoErr(p.night(t.Context(), nil))
+			p.Equal(len(p.names()), 4)
+			for _, b := range p.list() {
+				p.True(b.OK())
+				p.restores(b)
+			}
+			p.Equal(p.list()[0].At, p.now)
+		})
+	}
+}
+
+// A stop of the server ends a backup and leaves it for the next run to go on with.
+func TestStoppedRun(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ctx, stop := context.WithCancel(t.Context())
+	err := p.night(ctx, func(step string) error {
+		if step == "make" {
+			stop()
+		}
+		return nil
+	})
+	p.True(errors.Is(err, context.Canceled))
+	p.Equal(len(p.list()), 0)
+	p.NoErr(p.night(t.Context(), nil))
+	p.Equal(len(p.names()), 2)
+	p.restores(p.list()[0])
+}
+
+// Folders that are refused, and why.
+func TestRefusedFolders(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before func(p *place)
+		want   string
+	}{
+		"the disk is not mounted": {func(p *place) {
+			p.NoErr(os.RemoveAll(p.folder))
+			p.NoErr(os.Mkdir(p.folder, 0o700))
+		}, "kist backup init "},
+		"it is gone": {func(p *place) { p.NoErr(os.RemoveAll(p.folder)) }, "kist backup init "},
+		"in the data directory": {func(p *place) {
+			p.folder = filepath.Join(p.data, "backups")
+			p.NoErr(os.Mkdir(p.folder, 0o700))
+			p.NoErr(os.WriteFile(filepath.Join(p.folder, markName), nil, 0o600))
+		}, "in the data directory"},
+		"a link into the data directory": {func(p *place) {
+			inside := filepath.Join(p.data, "backups")
+			p.NoErr(os.Mkdir(inside, 0o700))
+			p.NoErr(os.WriteFile(filepath.Join(inside, markName), nil, 0o600))
+			p.NoErr(os.RemoveAll(p.folder))
+			p.NoErr(os.Symlink(inside, p.folder))
+		}, "in the data directory"},
+		"another instance": {func(p *place) {
+			p.NoErr(p.night(p.Context(), nil))
+			p.NoErr(os.RemoveAll(p.data))
+			p.change(func(*kv.Store, *blobs.Store) {})
+		}, "another instance"},
+		"another server": {func(p *place) {
+			release, err := hold(p.folder)
+			p.NoErr(err)
+			p.Cleanup(release)
+		}, "another server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			c.before(p)
+			before, _ := filepath.Glob(filepath.Join(p.folder, "*"))
+			err := p.night(t.Context(), nil)
+			p.True(err != nil && strings.Contains(err.Error(), c.want))
+			after, _ := filepath.Glob(filepath.Join(p.folder, "*"))
+			p.Equal(after, before)
+		})
+	}
+}
+
+func TestInit(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	made, err := Init(p.folder, p.data)
+	p.NoErr(err)
+	p.True(!made)
+	dir := t.TempDir()
+	p.NoErr(os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+	made, err = Init(dir, p.data)
+	p.NoErr(err) // the top of a disk
+	p.True(made)
+	for _, folder := range []string{p.data, filepath.Join(p.data, "x"), filepath.Dir(p.data), filepath.Join(dir, "no", "parent")} {
+		_, err := Init(folder, p.data)
+		p.True(err != nil)
+	}
+}
+
+// Damage that the monthly check finds makes the backup a bad one. The next one reads everything, and
+// copies what is damaged from the data directory.
+func TestDamagedBackup(t *testing.T) {
+	t.Parallel()
+	for _, room := range []bool{true, false} {
+		t.Run(fmt.Sprint("room to restore ", room), func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.NoErr(p.night(t.Context(), nil))
+			first := p.list()[0]
+			p.NoErr(os.WriteFile(at(first.Path, "b"), []byte("x"), 0o600)) // a disk loses it
+			p.now = p.now.Add(wholeEvery)
+			night := func() error {
+				p.now = p.now.Add(24 * time.Hour)
+				s := New(p.options())
+				s.space = func(string) (disk.Room, error) {
+					return disk.Room{Free: 1 << 30, Total: map[bool]uint64{true: 1 << 31, false: 1 << 40}[room]}, nil
+				}
+				return s.once(t.Context())
+			}
+			err := night()
+			p.True(err != nil)
+			all := p.list()
+			p.True(!all[0].OK())
+			p.Equal(lastGood(all, p.now), first.At) // nobody has looked at it since
+
+			p.NoErr(night())
+			all = p.list()
+			p.True(all[0].OK())
+			p.restores(all[0])
+		})
+	}
+}
+
+// Files that the data directory lacks make an incomplete backup, which is kept and told of.
+func TestIncompleteBackup(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.NoErr(os.Remove(at(p.data, "b")))
+	err := p.night(t.Context(), nil)
+	p.True(errors.As(err, new(*lacking)))
+	p.True(strings.Contains(p.list()[0].Error, "1 file is not in it, such as b"))
+	_, err = ops.LastBackup(p.data)
+	p.True(err != nil)
+}
+
+// The schedule, with a clock that a test moves: at the start, each night, after failures, and a stop.
+func TestSchedule(t *testing.T) {
+	p := newPlace(t)
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		var mu sync.Mutex
+		o := p.options()
+		o.Clock = SystemClock()
+		o.Failed = func(why string, _ time.Time) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, why)
+		}
+		s := New(o)
+		ctx, stop := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { s.Run(ctx) })
+		synctest.Wait()
+		start := time.Now() // midnight UTC of 2000-01-01
+		p.Equal(len(s.List()), 1)
+		st := s.Status()
+		p.True(st.OK && !st.Running)
+		p.Equal(st.Next, o.At.After(start))
+
+		time.Sleep(48 * time.Hour)
+		synctest.Wait()
+		p.Equal(len(s.List()), 2) // the newest of each day
+
+		p.NoErr(os.Rename(p.folder, p.folder+"-away")) // somebody pulls the disk
+		p.NoErr(os.Mkdir(p.folder, 0o700))
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		st = s.Status()
+		p.True(!st.OK && strings.Contains(st.Error, "kist backup init"))
+		p.True(st.Failures >= 3) // it is tried again
+		p.Equal(len(told), 1)    // and told once a day
+		empty, err := os.ReadDir(p.folder)
+		p.NoErr(err)
+		p.Equal(len(empty), 0)
+
+		p.NoErr(os.Remove(p.folder))
+		p.NoErr(os.Rename(p.folder+"-away", p.folder))
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		st = s.Status()
+		p.True(st.OK)
+		p.True(time.Since(st.Last) < 24*time.Hour)
+		stop()
+		work.Wait()
+	})
+}
+
+// Without a schedule there is nothing.
+func TestNoSchedule(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var s *Scheduler
+	s.Run(t.Context())
+	is.True(s.Status() == nil)
+	is.True(slices.Equal(s.List(), nil))
+}
