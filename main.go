@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"kist/admin"
+	"kist/admin/backups"
 	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/ops"
@@ -38,6 +39,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/datadir"
+	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/ship"
 	"kist/kv/tables"
@@ -74,12 +76,15 @@ type serveCommand struct {
 	serve.CaptchaFlags
 	serve.SignInFlags
 	serve.StoreFlags
-	StoreHistory admin.Span `default:"30d" placeholder:"TIME" help:"With --store: for how long back every moment can be restored from there, such as 30d or 24h. What only earlier moments need is removed from the object store, eight days later. 0 removes nothing."`
-	CacheSize    admin.Size `placeholder:"SIZE" help:"With --store: how much of the disk files may take, such as 100GB. Those that were not used for longest are then only in the object store. Without it none is removed from the disk."`
-	Metrics      bool       `help:"Serve Prometheus metrics at /metrics, to requests with an administrator's API key."`
-	ExpectData   bool       `help:"Refuse to start if the data directory has no data yet, for example because a disk is not mounted."`
-	GCDelay      admin.Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the content of a removed file stays on the disk."`
-	Grace        admin.Span `default:"30s" placeholder:"TIME" help:"How long running requests may take after the signal to stop."`
+	StoreHistory admin.Span        `default:"30d" placeholder:"TIME" help:"With --store: for how long back every moment can be restored from there, such as 30d or 24h. What only earlier moments need is removed from the object store, eight days later. 0 removes nothing."`
+	CacheSize    admin.Size        `placeholder:"SIZE" help:"With --store: how much of the disk files may take, such as 100GB. Those that were not used for longest are then only in the object store. Without it none is removed from the disk."`
+	BackupTo     string            `placeholder:"DIR" help:"Make backups by schedule in this folder, which kist backup init has marked."`
+	BackupAt     backups.TimeOfDay `default:"03:30" placeholder:"HH:MM" help:"With --backup-to: the time of the day, in the zone of the server."`
+	BackupKeep   backups.Keep      `default:"7d,4w,6m" placeholder:"LIST" help:"With --backup-to: how many backups stay, the newest of each of so many days (d), weeks (w), months (m) and years (y)."`
+	Metrics      bool              `help:"Serve Prometheus metrics at /metrics, to requests with an administrator's API key."`
+	ExpectData   bool              `help:"Refuse to start if the data directory has no data yet, for example because a disk is not mounted."`
+	GCDelay      admin.Span        `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the content of a removed file stays on the disk."`
+	Grace        admin.Span        `default:"30s" placeholder:"TIME" help:"How long running requests may take after the signal to stop."`
 }
 
 // Run serves until SIGINT or SIGTERM and returns when everything is closed. A
@@ -126,6 +131,9 @@ func (cmd *serveCommand) check(c *admin.Call) (*tls.Config, error) {
 	if err := cmd.SignInFlags.Check(cmd.proxies()); err != nil {
 		return nil, err
 	}
+	if err := cmd.checkBackups(c); err != nil {
+		return nil, err
+	}
 	secure, err := cmd.CertificateFlags.Config(c.DataDir, c.Log)
 	if err != nil {
 		return nil, err
@@ -136,6 +144,24 @@ func (cmd *serveCommand) check(c *admin.Call) (*tls.Config, error) {
 		}
 	}
 	return secure, nil
+}
+
+// checkBackups refuses a folder of --backup-to that is not one for backups. If there were backups
+// before, its disk may only be missing: the server starts then, and says that they fail.
+func (cmd *serveCommand) checkBackups(c *admin.Call) error {
+	if cmd.BackupTo == "" {
+		return nil
+	}
+	path, err := filepath.Abs(cmd.BackupTo) // people restore from another folder
+	if err != nil {
+		return err
+	}
+	cmd.BackupTo = path
+	err = backups.Check(cmd.BackupTo, c.DataDir)
+	if _, none := ops.LastBackup(c.DataDir); none == nil && !errors.Is(err, backups.ErrInside) {
+		return nil
+	}
+	return err
 }
 
 // proxies returns the networks of --trusted-proxies.
@@ -169,7 +195,8 @@ type server struct {
 	index          *search.Index
 	sweeper        *ops.Sweeper
 	scrubber       *scrub.Scrubber
-	signIn         *oidc.Client // nil without --oidc-issuer
+	scheduler      *backups.Scheduler // nil without --backup-to
+	signIn         *oidc.Client       // nil without --oidc-issuer
 	site           *httpapi.Server
 }
 
@@ -283,6 +310,9 @@ func (s *server) wire() (err error) {
 	s.scrubber = &scrub.Scrubber{
 		Store: s.content, Dir: filepath.Join(s.call.DataDir, "cache", "scrub"), Log: log,
 	}
+	if s.BackupTo != "" {
+		s.scheduler = s.schedule()
+	}
 	if s.OIDCIssuer != "" {
 		s.signIn = oidc.New(oidc.Options{
 			Issuer: s.OIDCIssuer, ClientID: s.OIDCClientID, ClientSecret: s.OIDCClientSecret,
@@ -299,6 +329,39 @@ func (s *server) wire() (err error) {
 	}
 	s.scrubber.Busy = s.site.Busy
 	return nil
+}
+
+// schedule makes the backups of --backup-to.
+func (s *server) schedule() *backups.Scheduler {
+	log := s.call.Log
+	return backups.New(backups.Options{
+		Folder: s.BackupTo, At: s.BackupAt, Keep: s.BackupKeep, Clock: backups.SystemClock(), Log: log,
+		Job: ops.Job{Dir: s.call.DataDir, Log: log, Remote: s.shipper.Remote()},
+		Failed: func(why string, last time.Time) {
+			if err := jobs.TellBackupFailed(s.store, why, last); err != nil {
+				log.Error("the webhooks of administrators could not be told of a failed backup", "error", err)
+			}
+		},
+	})
+}
+
+// scheduled shows the site what backups there are.
+type scheduled struct{ *backups.Scheduler }
+
+func (s scheduled) Status() web.BackupStatus {
+	st := s.Scheduler.Status()
+	return web.BackupStatus{
+		Folder: st.Folder, At: st.At, Keep: st.Keep, Last: st.Last, Next: st.Next,
+		Running: st.Running, Error: st.Error, Failures: st.Failures,
+	}
+}
+
+func (s scheduled) List() []web.Backup {
+	var all []web.Backup
+	for _, b := range s.Scheduler.List() {
+		all = append(all, web.Backup{At: b.At, Path: b.Path, Size: b.Size, Checked: b.Checked, Error: b.Error})
+	}
+	return all
 }
 
 // config is what the site serves, and how.
@@ -324,6 +387,9 @@ func (s *server) config() web.Config {
 			at, _ := ops.LastBackup(dir)
 			return at // zero without a backup
 		},
+	}
+	if s.scheduler != nil {
+		c.Backups = scheduled{s.scheduler}
 	}
 	if s.shipper == nil {
 		c.Elsewhere = ship.FilesIn(dir)
@@ -352,6 +418,9 @@ func (s *server) serve(ctx context.Context, cancel context.CancelFunc, front net
 	work.Go(func() { s.scrubber.Run(ctx) })
 	work.Go(func() { s.shipper.Tend(ctx, shipped) })
 	work.Go(func() { s.index.Run(ctx) })
+	if s.scheduler != nil {
+		work.Go(func() { s.scheduler.Run(ctx) })
+	}
 	work.Go(func() { serve.WatchClaim(ctx, s.store, c.Log) })
 	stopControl := control.Serve(back, s.site.Operator(control.NewCommands(s.backend(ctx, shipped))), c.Log)
 
@@ -387,7 +456,7 @@ func (s *server) about() control.About {
 		Version: s.call.Build.Version, Commit: s.call.Build.Commit, Date: s.call.Build.Date, Base: s.base, Content: s.separate, Listen: s.Listen,
 		Secure: s.secure != nil, TLSDomain: s.TLSDomain, TrustedProxies: s.proxies(), Issuer: s.OIDCIssuer,
 		MaxUpload: int64(s.MaxUploadSize), GCDelay: time.Duration(s.GCDelay), Probe: s.site.NewProbe(),
-		Store: control.StoreHealthOf(s.shipping.Address, s.shipper),
+		Store: control.StoreHealthOf(s.shipping.Address, s.shipper), Backups: s.scheduler.Status(),
 	}
 }
 

@@ -1,17 +1,25 @@
 package admin
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
+	"kist/admin/backups"
 	"kist/admin/console"
+	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/ops"
 	"kist/admin/serve"
+	"kist/admin/socket"
 	"kist/kv/record"
 	"kist/kv/workcopy"
 )
@@ -25,6 +33,104 @@ type backupCommand struct {
 	scratchFlag
 	serve.RemoteFlags
 	Dest string `arg:"" placeholder:"DEST" help:"A folder, a file that ends in .tar, or - for a tar on standard output. A folder that holds a backup is brought up to date."`
+}
+
+// backupCommands are kist backup: DEST makes a backup, the others are about those of serve --backup-to.
+type backupCommands struct {
+	To   backupCommand     `cmd:"" default:"withargs" help:"Back up everything to a folder or a tar. The server may be running. The word to may be left out."`
+	Init backupInitCommand `cmd:"" help:"Mark an empty folder for the backups of serve --backup-to."`
+	List backupListCommand `cmd:"" help:"List the backups that serve --backup-to has made."`
+}
+
+type backupInitCommand struct {
+	Dir string `arg:"" placeholder:"DIR" help:"An empty folder, best on another disk. It is made if it does not exist."`
+}
+
+func (cmd *backupInitCommand) Run(c *Call) error {
+	made, err := backups.Init(cmd.Dir, c.DataDir)
+	if err != nil {
+		return err
+	}
+	answer := map[string]any{"folder": cmd.Dir, "new": made}
+	if !made {
+		return c.say(answer, "%s is marked as a folder for backups already.", cmd.Dir)
+	}
+	return c.say(answer, "%s is marked as a folder for backups. To make them there: kist serve --backup-to %[1]s", cmd.Dir)
+}
+
+type backupListCommand struct {
+	Dir string `arg:"" optional:"" placeholder:"DIR" help:"The folder of the backups. By default that of the running server."`
+}
+
+func (cmd *backupListCommand) Run(c *Call) error {
+	dir, err := cmd.folder(c)
+	if err != nil {
+		return err
+	}
+	all, err := backups.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return exit.Absent("folder at", dir)
+	}
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"AT", "SIZE", "CHECKED", "STATE", "RESTORE"}}
+	listed := []listedBackup{}
+	for _, b := range all {
+		listed = append(listed, listedBackup{b.At, b.Size, b.Checked, b.OK(), b.Error, b.Path})
+		checked, state := "never", "good"
+		if !b.Checked.IsZero() {
+			checked = b.Checked.Local().Format(listLayout)
+		}
+		if !b.OK() {
+			state = b.Error
+		}
+		rows = append(rows, []string{
+			b.At.Local().Format(listLayout), console.Bytes(b.Size), checked, console.Printable(state), "kist restore " + b.Path,
+		})
+	}
+	if len(all) == 0 {
+		return c.say(listed, "There are no backups in %s.", dir)
+	}
+	return c.say(listed, "%s", strings.TrimSuffix(console.Table(rows), "\n"))
+}
+
+// listedBackup is a backup in the answer of kist backup list --json.
+type listedBackup struct {
+	At      time.Time `json:"at"`
+	Size    int64     `json:"size"`
+	Checked time.Time `json:"checkedAt,omitzero"`
+	OK      bool      `json:"ok"`
+	Error   string    `json:"error"`
+	Path    string    `json:"path"`
+}
+
+// listLayout is how the list writes times.
+const listLayout = "2006-01-02 15:04"
+
+// folder is the folder to list.
+func (cmd *backupListCommand) folder(c *Call) (string, error) {
+	if cmd.Dir != "" {
+		return filepath.Abs(cmd.Dir)
+	}
+	const name = "name the folder: kist backup list DIR"
+	client, err := control.Running(context.Background(), c.DataDir)
+	if errors.Is(err, socket.ErrNobody) {
+		return "", exit.Misused("no server is running on %s; %s", c.DataDir, name)
+	}
+	if err != nil {
+		return "", err
+	}
+	var about control.About
+	err = client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &about)
+	err = errors.Join(err, client.Close())
+	if err != nil {
+		return "", err
+	}
+	if about.Backups == nil {
+		return "", exit.Misused("the server makes no backups by schedule (serve --backup-to); %s", name)
+	}
+	return about.Backups.Folder, nil
 }
 
 func (cmd *backupCommand) Run(c *Call) error {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"kist/admin/backups"
 	"kist/admin/console"
 	"kist/admin/control"
 	"kist/admin/ops"
@@ -117,6 +118,9 @@ func (d *checkup) server(compare bool) {
 	if about.Store != nil {
 		d.shipped(about.Store)
 	}
+	if about.Backups != nil {
+		d.scheduled(about.Backups)
+	}
 	d.address(about)
 	if about.Content != "" {
 		d.content(about)
@@ -165,6 +169,21 @@ func (d *checkup) clock(about control.About) {
 	} else {
 		d.OK("clock", "%s", time.Now().Format(time.RFC3339))
 	}
+}
+
+// scheduled reports how the backups by schedule are doing.
+func (d *checkup) scheduled(st *backups.Status) {
+	const layout = "2006-01-02 15:04"
+	if st.Error != "" {
+		d.Add(ops.Problem, "backups by schedule", strings.TrimSuffix(st.Error, "."),
+			"look at "+st.Folder+" and at the server's log; the next one is made at "+st.Next.Local().Format(layout))
+		return
+	}
+	last := "none is made yet"
+	if !st.Last.IsZero() {
+		last = "the latest is of " + st.Last.Local().Format(layout)
+	}
+	d.OK("backups by schedule", "%s, %s; the next one at %s", st.Describe(), last, st.Next.Local().Format(layout))
 }
 
 // issuer reports what came of a question to the issuer of OpenID Connect.

@@ -46,7 +46,7 @@ type Commands struct {
 	User        userCommands       `cmd:"" help:"Add, list, change and remove accounts."`
 	Key         keyCommands        `cmd:"" help:"Create, list and revoke API keys."`
 	Tokens      tokenCommands      `cmd:"" help:"Turn all API keys off and on, for everyone or for one user. (kist key creates and revokes single keys.)"`
-	Backup      backupCommand      `cmd:"" help:"Back up everything to a folder or a tar. The server may be running."`
+	Backup      backupCommands     `cmd:"" help:"Back up everything to a folder or a tar, and look after backups by schedule."`
 	Restore     restoreCommand     `cmd:"" help:"Restore a backup into an empty data directory, or put back the content of missing and damaged files."`
 	Rollback    rollbackCommand    `cmd:"" help:"Go back to the former version: make a data directory that it opens, and say which changes stay behind."`
 	Import      importCommand      `cmd:"" help:"Import an export of another program or of kist, or a folder of files."`

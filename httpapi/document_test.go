@@ -797,6 +797,7 @@ func components() []component {
 		{"SettingsEdit", confirmable{new(people.Settings)}, editing},
 		{"Stats", new(api.Stats), showing},
 		{"Health", new(httpapi.ShownHealth), showing},
+		{"Backup", new(httpapi.ShownBackup), showing},
 		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, showing},
 		{"Password", new(public.PasswordForm), creating},
 		{"Login", new(session.LoginForm), creating},

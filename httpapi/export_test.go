@@ -22,7 +22,10 @@ var (
 	InstanceOps = instanceOps
 )
 
-type ShownHealth = shownHealth
+type (
+	ShownHealth = shownHealth
+	ShownBackup = shownBackup
+)
 
 // Table is the table of all operations.
 func Table() []Route { return new(Server).table() }

@@ -137,7 +137,8 @@ type shownHealth struct {
 	commit     string
 	date       string // of the commit
 	backup     time.Time
-	store      *storeHealth // nil without an object store
+	scheduled  *backupHealth // nil without backups by schedule
+	store      *storeHealth  // nil without an object store
 	disk       diskHealth
 	clock      clockHealth
 	connection connectionHealth
@@ -154,6 +155,14 @@ func (v *shownHealth) Fields(s *field.Set) {
 	s.Time("lastBackupAt", &v.backup).
 		Says("Up to when the latest backup has everything: one made by kist backup, downloaded, "+
 			"or a copy by another tool that kist verify has found whole; null if none is known.", `"2026-01-02T03:04:05.678Z"`)
+	scheduled := field.ObjectOf(new(backupHealth))
+	scheduled.Nullable = true
+	s.Shown("backup", scheduled, func(dst []byte) []byte {
+		if v.scheduled == nil {
+			return append(dst, "null"...)
+		}
+		return field.AppendJSON(dst, v.scheduled)
+	}).Says("The backups that the server makes by schedule; null without a schedule.", `null`)
 	store := field.ObjectOf(new(storeHealth))
 	store.Nullable = true
 	s.Shown("store", store, func(dst []byte) []byte {
@@ -245,6 +254,7 @@ func readHealth(c *web.Request) error {
 	}
 	v.version, v.commit, v.date = c.Site.Version, c.Site.Commit, c.Site.Date
 	v.backup = c.Site.LastBackup()
+	v.scheduled = backupHealthOf(c.Site.Backups)
 	if c.Site.Ship != nil {
 		st := c.Site.Ship.Status()
 		v.store = &storeHealth{

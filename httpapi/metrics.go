@@ -148,6 +148,9 @@ func (f *figures) data(ctx context.Context, s *Server) {
 		truth(s.writable(ctx) == nil))
 	_, doubted := s.Store.ClockDoubt()
 	f.gauge("clock_doubted", "1 if the machine's clock jumped and is not trusted yet.", truth(doubted))
+	if s.Backups != nil {
+		f.backups(s.Backups.Status())
+	}
 	if s.Ship != nil {
 		f.store(s.Ship.Status())
 	}
@@ -188,13 +191,9 @@ func (f *figures) collected(s *Server) {
 	f.gauge("collected", help, 1)
 	f.gauge("users", "Accounts.", float64(v.Users))
 	f.gauge("damaged_files", "Files whose stored bytes are known to be damaged.", float64(sound.files.nDamaged))
-	scrubbed := 0.0
-	if at := sound.files.checked; !at.IsZero() {
-		scrubbed = float64(at.Unix())
-	}
 	f.gauge("scrub_finished_seconds",
 		"When all stored files were last read and checked, in Unix time; 0 if never.",
-		scrubbed)
+		unixTime(sound.files.checked))
 	f.gauge("stored_bytes", "Bytes of all files, counted for each record.", float64(v.Bytes))
 	f.gauge("uploads_pending", "Received files waiting for approval.", float64(v.Pending))
 	f.gauge("webhook_deliveries_waiting", "Webhook deliveries that are still waiting.", float64(v.Waiting))

@@ -84,6 +84,7 @@ func (s *Server) operations() []Route {
 		{"PATCH", "/api/v1/admin/settings", "editSettings", web.Manages.Confirmed(), api.EditSettings},
 		{"GET", "/api/v1/admin/stats", "readStats", web.Manages, api.ReadStats},
 		{"GET", "/api/v1/admin/health", "readHealth", web.Manages, readHealthOp},
+		{"GET", "/api/v1/admin/backups", "listBackups", web.Manages, listBackupsOp},
 		{"GET", "/api/v1/admin/backup", "readBackup", web.Manages.Confirmed(), readBackupOp.By(s.readBackup)},
 
 		{"GET", "/api/v1/search", "search", web.Reads, api.Search},

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"kist/admin/backups"
 	"kist/kv"
 	"kist/kv/ship"
 )
@@ -28,7 +29,8 @@ type About struct {
 	Doubt   *kv.ClockDoubt   `json:"doubt,omitempty"`
 	Probe   string           `json:"probe"` // a token for one minute
 	Journal kv.JournalHealth `json:"journal"`
-	Store   *StoreHealth     `json:"store,omitempty"` // nil without an object store
+	Store   *StoreHealth     `json:"store,omitempty"`   // nil without an object store
+	Backups *backups.Status  `json:"backups,omitempty"` // nil without backups by schedule
 }
 
 // StoreHealth is how far the server is with its object store.

@@ -31,8 +31,8 @@ import (
 	"kist/search"
 )
 
-// Config is what a Server needs. All fields are required except Scrubbed, Absent, Ship, Content,
-// Captcha, OIDC, AuthHeader, NoPasswords, AnyHost, TrustedProxies, MaxConnections, Metrics and Access.
+// Config is what a Server needs. All fields are required except Scrubbed, Absent, Backups, Ship,
+// Content, Captcha, OIDC, AuthHeader, NoPasswords, AnyHost, TrustedProxies, MaxConnections, Metrics and Access.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
@@ -57,6 +57,8 @@ type Config struct {
 	Backup func(io.Writer) error
 	// LastBackup says when the latest backup was made; zero if never.
 	LastBackup func() time.Time
+	// Backups are those that the server makes by schedule. Nil means none.
+	Backups Backups
 	// Ship copies the store to an object store. It may be nil.
 	Ship *ship.Shipper
 	// Base is the absolute address by which visitors reach the server, without a final
@@ -92,6 +94,30 @@ type Config struct {
 	Log *slog.Logger
 	// Access receives a line for each request; nil means Log.
 	Access *slog.Logger
+}
+
+// Backups are made by schedule. The methods answer at once.
+type Backups interface {
+	Status() BackupStatus
+	List() []Backup // the newest first
+}
+
+// BackupStatus is how the backups are doing.
+type BackupStatus struct {
+	Folder, At, Keep string    // the flags
+	Last, Next       time.Time // of the last good one and the next one; zero if there is none
+	Running          bool      // one is being made
+	Error            string    // why the latest failed or that it is late; "" if all is well
+	Failures         int64     // since the server started
+}
+
+// Backup is one of those that were made by schedule.
+type Backup struct {
+	At      time.Time // it has everything up to then
+	Path    string    // of its folder
+	Size    int64     // in bytes
+	Checked time.Time // when it was last read; zero if that is not known
+	Error   string    // what is wrong with it; "" if nothing is
 }
 
 // Site has what the handlers of all packages share.
