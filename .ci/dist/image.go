@@ -25,14 +25,14 @@ import (
 // imageUser owns /data and runs the program. It is the one of kist install docker.
 const imageUser = 65532
 
-// imageName is what a program calls the image after it has loaded the archive. Docker writes names without a registry
-// in this way; podman takes it too.
-const imageName = "docker.io/library/kist:latest"
+// imageName is before the version in the name that the image has where the archive is loaded: kist:1.2.3, as the files
+// of kist install have it. Docker writes names without a registry in this way; Podman takes it too.
+const imageName = "docker.io/library/kist:"
 
 // imageConfig is the same for each platform. It agrees with what kist install docker prints.
 var imageConfig = v1.Config{
 	User:         fmt.Sprintf("%d:%d", imageUser, imageUser),
-	Env:          []string{"KIST_DATA_DIR=/data", "KIST_LISTEN=:7080", "KIST_TRUSTED_PROXIES=127.0.0.1,::1,172.16.0.0/12"},
+	Env:          []string{"KIST_DATA_DIR=/data", "KIST_LISTEN=:7080"},
 	Volumes:      map[string]struct{}{"/data": {}},
 	ExposedPorts: map[string]struct{}{"7080/tcp": {}},
 	Entrypoint:   []string{"/kist"},
@@ -75,7 +75,7 @@ func (r *release) image() error {
 		if err != nil {
 			return err
 		}
-		entry := tarball.Descriptor{Config: blob(manifest.Config), RepoTags: []string{"kist:" + t.arch}}
+		entry := tarball.Descriptor{Config: blob(manifest.Config), RepoTags: []string{"kist:" + r.version + "-" + t.arch}}
 		for _, layer := range manifest.Layers {
 			entry.Layers = append(entry.Layers, blob(layer))
 		}
@@ -88,8 +88,8 @@ func (r *release) image() error {
 	dir := filepath.Join(r.scratch, "image")
 	top := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
 		Add: index, Descriptor: v1.Descriptor{Annotations: map[string]string{
-			"org.opencontainers.image.ref.name": "latest",
-			"io.containerd.image.name":          imageName,
+			"org.opencontainers.image.ref.name": r.version,
+			"io.containerd.image.name":          imageName + r.version,
 		}},
 	})
 	_, err = layout.Write(dir, top)

@@ -51,12 +51,12 @@ func (r *release) packages() error {
 }
 
 // packageUnit is the unit that kist install systemd prints, changed for a package: the program is in /usr/bin, the
-// user stays the same, and settings are in a file that updates leave alone.
+// user stays the same, and a file that updates leave alone may change the settings.
 func packageUnit(printed string) (string, error) {
 	_, unit, _ := strings.Cut(printed, "[Unit]\n")
 	var kept []string
 	for line := range strings.Lines(unit) {
-		if !strings.HasPrefix(line, "Environment=") || strings.HasPrefix(line, "Environment=KIST_DATA_DIR=") {
+		if !strings.HasPrefix(line, "Environment=KIST_BASE_URL=") {
 			kept = append(kept, line)
 		}
 	}
