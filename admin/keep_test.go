@@ -91,7 +91,10 @@ func (p *place) full() (key string) {
 		{"folders", `{"name":"Letters"}`},
 		{"collections", `{"title":"Home","isPublic":true}`},
 		{"upload-requests", `{"title":"Films","slug":"films","maxUploads":3}`},
-		{"integrations/webhooks", `{"name":"Hook","url":"https://example.org/hook","events":["note.created"],"enabled":false}`},
+		{
+			"integrations/webhooks",
+			`{"name":"Hook","url":"https://example.org/hook","events":["note.created"],"enabled":false}`,
+		},
 	} {
 		send(http.MethodPost, made[0], made[1])
 	}

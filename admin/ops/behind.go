@@ -21,7 +21,7 @@ import (
 // Left is a change that a rollback leaves behind.
 type Left struct {
 	What string    `json:"change"` // "added", "changed" or "deleted"
-	Kind string    `json:"kind"`   // of an item, or "account", "key", "webhook", "upload link", "tag", "folder", "settings"
+	Kind string    `json:"kind"`   // of an item, or "settings", or one of otherKinds
 	ID   record.ID `json:"id,omitzero"`
 	Name string    `json:"name"`
 	User string    `json:"user"`        // whose it is

@@ -152,7 +152,7 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 }
 
 // fillEmpty makes a data directory of what fill puts into the folder work, which is in dir, and of the
-// state that fill returns. Whoever opens dir earlier finds no data in it, or is refused. The error is
+// state that fill returns. A program that opens dir earlier finds no data in it, or refuses it. The error is
 // errNotEmpty if dir has anything in it, except what earlier runs left behind.
 func fillEmpty(dir string, fill func(work string) (*snapshot, error)) (*BackedUp, error) {
 	if err := requireEmpty(dir); err != nil {
@@ -176,7 +176,7 @@ func fillEmpty(dir string, fill func(work string) (*snapshot, error)) (*BackedUp
 	if err := requireEmpty(dir); err != nil { // still
 		return nil, err
 	}
-	if err := b.writeInstance(dir); err != nil { // without a journal beside it, no program begins a new one
+	if err := b.writeInstance(dir); err != nil { // beside it a missing journal is never begun
 		return nil, err
 	}
 	for _, name := range []string{"blobs", "journal"} { // without the journal it is no data directory
