@@ -27,6 +27,7 @@ import (
 type doctorCommand struct {
 	Store string `placeholder:"ADDRESS" help:"Also check this object store, such as s3://bucket/prefix."`
 	serve.AccessFlags
+	CheckUpdate string `placeholder:"URL" help:"Also ask this address once which version is the newest, and compare: a file latest.json of the releases. Nothing is asked without this flag."`
 }
 
 // checkup is a Checkup that also asks the running server.
@@ -36,6 +37,11 @@ type checkup struct {
 }
 
 func (cmd doctorCommand) Run(c *Call) error {
+	if cmd.CheckUpdate != "" {
+		if err := checkAddress(cmd.CheckUpdate); err != nil {
+			return err
+		}
+	}
 	if err := ops.RequireData(c.DataDir); err != nil {
 		return err
 	}
@@ -53,6 +59,9 @@ func (cmd doctorCommand) Run(c *Call) error {
 	if err := d.Data(); err != nil {
 		return err
 	}
+	if cmd.CheckUpdate != "" {
+		d.update(cmd.CheckUpdate, c.Build.Version, updateClient())
+	}
 
 	colours := console.Colours(c.Stdout)
 	var text strings.Builder
@@ -66,6 +75,7 @@ func (cmd doctorCommand) Run(c *Call) error {
 		if f.Change != "" {
 			fmt.Fprintf(&text, "\n         → %s", console.Printable(f.Change))
 		}
+		text.WriteString(notesOf(f))
 		text.WriteByte('\n')
 		if f.State == ops.Problem {
 			bad++
@@ -75,6 +85,28 @@ func (cmd doctorCommand) Run(c *Call) error {
 		return err
 	}
 	return foundProblems(bad, "")
+}
+
+// notesOf are the first lines of what is new in the newest version.
+func notesOf(f ops.Finding) string {
+	if f.State != ops.Warning || f.Notes == "" {
+		return ""
+	}
+	var b strings.Builder
+	n := 0
+	for line := range strings.Lines(f.Notes) {
+		if n == shownNotes {
+			b.WriteString("\n         …")
+			break
+		}
+		n++
+		line = strings.TrimRight(line, "\r\n")
+		if runes := []rune(line); len(runes) > shownColumns {
+			line = string(runes[:shownColumns]) + "…"
+		}
+		b.WriteString("\n         " + console.Printable(line))
+	}
+	return b.String()
 }
 
 // stateColours are how a terminal is told of the colours green, yellow, and red in bold.

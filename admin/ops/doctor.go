@@ -25,6 +25,10 @@ type Finding struct {
 	State  State  `json:"state"`
 	Text   string `json:"text"`
 	Change string `json:"change,omitempty"` // what to do about it
+
+	// Of the newest version of the program, if it was asked for.
+	Version string `json:"version,omitempty"`
+	Notes   string `json:"notes,omitempty"`
 }
 
 // State says how well a check went.
@@ -45,12 +49,12 @@ type Checkup struct {
 
 // OK adds a finding that all is well.
 func (d *Checkup) OK(what, format string, args ...any) {
-	d.Findings = append(d.Findings, Finding{what, OK, fmt.Sprintf(format, args...), ""})
+	d.Findings = append(d.Findings, Finding{What: what, State: OK, Text: fmt.Sprintf(format, args...)})
 }
 
 // Add adds a finding.
 func (d *Checkup) Add(s State, what, text, change string) {
-	d.Findings = append(d.Findings, Finding{what, s, text, change})
+	d.Findings = append(d.Findings, Finding{What: what, State: s, Text: text, Change: change})
 }
 
 // Data checks the disk, the modes of the files, the age of the latest backup, the
