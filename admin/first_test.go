@@ -59,11 +59,11 @@ func TestFirstAnswers(t *testing.T) {
 	}
 }
 
-// TestOlderAnswers serves data directories of the last programs of formats 3 and 4, and one of format
-// 5. Their answers must all be there, and what later formats added is used.
+// TestOlderAnswers serves data directories of the last programs of formats 3 and 4, and those of formats
+// 5 and 6. Their answers must all be there, and what later formats added is used.
 func TestOlderAnswers(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{"third", "fourth", "fifth"} {
+	for _, format := range []string{"third", "fourth", "fifth", "sixth"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			olderAnswers(t, filepath.Join("testdata", format))

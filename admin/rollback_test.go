@@ -23,7 +23,7 @@ import (
 var former = flag.String("former", "", "a program of an earlier commit: also go back to that")
 
 // keptFormats are the data directories in testdata, with their formats.
-var keptFormats = map[string]uint32{"first": 2, "third": 3, "fourth": 4, "fifth": 5}
+var keptFormats = map[string]uint32{"first": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6}
 
 // rolledBack is what kist rollback --json prints.
 type rolledBack struct {
@@ -208,7 +208,7 @@ func TestRollbackWithinFormat(t *testing.T) {
 	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
-	p, o := keptPlace(t, "fifth")
+	p, o := keptPlace(t, "sixth")
 	s := p.serve("--base-url", o.Base)
 	p.post("/api/v1/notes", o.Key, "application/json", strings.NewReader(`{"title":"later","content":"x"}`))
 	s.stop()
@@ -316,7 +316,7 @@ exit 1`)
 	is.NoErr(os.Remove(p.data("journal", f.Name)))
 	p.script(`
 kist rollback gone
-err The format of the data changed from 4 to 5 at …Z, and ./kist-data does not have the state before that any more; a backup from before leads back: restore it with the former version of kist.
+err The format of the data changed from 4 to 6 at …Z, and ./kist-data does not have the state before that any more; a backup from before leads back: restore it with the former version of kist.
 exit 1`)
 	is.True(!p.exists(p.path("gone")))
 }

@@ -188,8 +188,43 @@ func FillPages(tx *kv.Tx) error {
 	return nil
 }
 
-// pagesFormat is the first format in which each bookmark has a page.
-const pagesFormat = 2
+// RekeyPages gives the pages of a store of format 5 their present keys. The rule for the same page had fewer cases.
+func RekeyPages(tx *kv.Tx) error {
+	var former [][]byte
+	for key := range tx.Walk(pageBucket, nil, nil, false) {
+		p, b, err := pageAt(tx, key)
+		if err == nil && p.Key != record.PageKey(b.URL) { // damaged ones are for a repair
+			former = append(former, slices.Clone(key))
+		}
+	}
+	for _, key := range former {
+		p, b, err := pageAt(tx, key)
+		if err != nil {
+			return err
+		}
+		p.Key = record.PageKey(b.URL)
+		if err := PageRows.Put(tx.Tx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pageAt reads a page and its bookmark.
+func pageAt(tx *kv.Tx, key []byte) (*record.Page, *record.Bookmark, error) {
+	p, err := PageRows.Get(tx.Tx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, b, err := bookmarked(tx, p)
+	return p, b, err
+}
+
+// The first format in which each bookmark has a page, and that in which its key is by the present rule.
+const (
+	pagesFormat = 2
+	keysFormat  = 6
+)
 
 // repairPage copies the page of a bookmark. If the row cannot be read, the page is
 // checked again.

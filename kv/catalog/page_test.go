@@ -399,6 +399,47 @@ func TestPagesOfFormat1(t *testing.T) {
 	is.Equal(all[0].ID, r.ID)
 }
 
+// In a store of format 5 fewer addresses were of one page. What is known about a page stays, also in the trash.
+func TestPagesOfFormat5(t *testing.T) {
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := kvtest.OpenAt(t, dir, nil)
+	u := kvtest.User(t, s, "ann")
+	var all [3]*record.Record
+	for i := range all {
+		all[i] = kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/?b=2&a=%7e","title":"T"}`)
+		looked(t, s, all[i], record.Look{Verdict: record.Answers, Read: true, Icon: record.ID{1}})
+	}
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		for _, r := range all[:2] {
+			p, err := catalog.PageRows.Get(tx.Tx, kv.OwnedKey(u.ID, r.ID[:]...))
+			is.NoErr(err)
+			p.Key = record.ID{7} // by the former rule
+			is.NoErr(catalog.PageRows.Put(tx.Tx, p))
+		}
+		return catalog.Trash(tx, all[1], "")
+	})
+	kvtest.SetFormat(t, s, 5)
+	s = kvtest.OpenAt(t, dir, nil)
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		trashed, err := catalog.Trashed(tx, u.ID, all[1].ID)
+		is.NoErr(err)
+		_, err = catalog.Untrash(tx, trashed)
+		return err
+	})
+	kvtest.View(t, s, kvtest.Audit)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		same, err := catalog.SamePages(tx, u.ID, "https://example.org/?a=~&b=2", record.ID{})
+		is.Equal(len(same), len(all))
+		return err
+	})
+	for _, r := range all {
+		v, _ := shown(t, s, r)
+		is.Equal(v.Page.State, record.Reachable)
+		is.Equal(v.Page.Icon, record.ID{1})
+	}
+}
+
 // A repair keeps the pages that it can read and has the others checked again. It
 // converts a store of format 1 to the current format.
 func TestRepairOfPages(t *testing.T) {

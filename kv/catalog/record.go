@@ -75,7 +75,7 @@ var RecordTable = kv.Table{
 		kv.ChangeBucket, kv.SumBucket,
 	},
 	Check: func(a *kv.Audit) {
-		known := a.Format() >= pagesFormat
+		known, keyed := a.Format() >= pagesFormat, a.Format() >= keysFormat
 		kv.CheckRows(RecordRows, func(a *kv.Audit, r *record.Record) {
 			a.Refers(people.UserBucket, r.Owner[:], r.Kind.Name, r.ID)
 			for _, t := range r.Tags {
@@ -95,7 +95,7 @@ var RecordTable = kv.Table{
 			if r.Kind == record.Bookmarks && known {
 				b, err := bookmark(r)
 				p, err2 := PageRows.Get(a.Tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
-				if err != nil || err2 != nil || p.Key != record.PageKey(b.URL) {
+				if err != nil || err2 != nil || keyed && p.Key != record.PageKey(b.URL) {
 					a.Say("bookmark %s: the row of its page is missing or belongs to another page", r.ID)
 				}
 			}

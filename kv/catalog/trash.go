@@ -182,7 +182,11 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 		return nil, err
 	}
 	if t.Page != nil {
-		t.Page.Owner, t.Page.ID = r.Owner, r.ID
+		b, err := bookmark(&r)
+		if err != nil {
+			return nil, err
+		}
+		t.Page.Owner, t.Page.ID, t.Page.Key = r.Owner, r.ID, record.PageKey(b.URL) // it may be from a former version
 		people.PagesDue.Raise(tx)
 		if err := PageRows.Put(tx.Tx, t.Page); err != nil {
 			return nil, err

@@ -1,10 +1,12 @@
 package record
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -142,9 +144,10 @@ func Fold(t string) string {
 
 // SamePage is a key that is equal for all addresses of one page. It starts from
 // field.CleanURL and ignores the scheme's default port, slashes at the end of
-// the path, tracking parameters, and the fragment. A fragment that looks like
-// the route of a script-made page (#/ and #!) counts. Text that is not an
-// address is its own key.
+// the path, tracking parameters, the order of parameters with different names,
+// how characters are escaped, and the fragment. A fragment that looks like the
+// route of a script-made page (#/ and #!) counts. Text that is not an address is
+// its own key. Keys are stored: another rule needs a migration of pages.
 func SamePage(address string) string {
 	u, err := field.ParseURL(address)
 	if err != nil || u.Host == "" {
@@ -165,8 +168,38 @@ func SamePage(address string) string {
 			kept = append(kept, part)
 		}
 	}
+	slices.SortStableFunc(kept, func(a, b string) int {
+		one, _, _ := strings.Cut(a, "=")
+		other, _, _ := strings.Cut(b, "=")
+		return strings.Compare(one, other)
+	})
 	u.RawQuery, u.ForceQuery = strings.Join(kept, "&"), false
-	return u.String()
+	return evenEscapes(u.String())
+}
+
+// evenEscapes escapes the characters of an address in one way: RFC 3986, sections 6.2.2.1 and 6.2.2.2. Letters, digits and
+// -._~ are not escaped, bytes outside of ASCII are, and the hexadecimal digits are capitals.
+func evenEscapes(address string) string {
+	const unreserved = "-._~"
+	var b strings.Builder
+	for i := 0; i < len(address); i++ {
+		c := address[i]
+		escaped := false
+		if c == '%' && i+2 < len(address) {
+			code, err := hex.DecodeString(address[i+1 : i+3])
+			if err == nil {
+				c, escaped = code[0], true
+				i += 2
+			}
+		}
+		plain := c < utf8.RuneSelf && (unicode.IsLetter(rune(c)) || unicode.IsDigit(rune(c)) || strings.IndexByte(unreserved, c) >= 0)
+		if plain || !escaped && c < utf8.RuneSelf {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // Spellings are the addresses of the same page with the host in letters of its own
@@ -200,7 +233,7 @@ var tracking = func() map[string]bool {
 	names := map[string]bool{}
 	for n := range strings.FieldsSeq(`fbclid gclid gclsrc dclid gbraid wbraid msclkid yclid twclid ttclid
 		li_fat_id igshid igsh mc_cid mc_eid mkt_tok vero_id oly_anon_id oly_enc_id _hsenc _hsmi __hstc __hssc __hsfp
-		srsltid _openstat wickedid rb_clickid s_cid ml_subscriber ml_subscriber_hash`) {
+		srsltid si _openstat wickedid rb_clickid s_cid ml_subscriber ml_subscriber_hash`) {
 		names[n] = true
 	}
 	return names

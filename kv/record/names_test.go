@@ -346,6 +346,7 @@ func TestSamePage(t *testing.T) {
 	for _, same := range []string{
 		"https://EXAMPLE.org/a?b=1", "https://example.org:443/a/?b=1", "https://example.org/a//?b=1#", "https://example.org/a?b=1#part",
 		"https://example.org/a?utm_source=x&b=1&UTM_Campaign=y", "https://example.org/a?b=1&fbclid=1&gclid", "https://example.org/a?&b=1&",
+		"https://example.org/%61?b=1", "https://example.org/a?%62=%31", "https://example.org/a?si=x&b=1",
 	} {
 		is.Equal(record.SamePage(same), page)
 		is.Equal(record.PageKey(same), record.PageKey(page))
@@ -361,6 +362,20 @@ func TestSamePage(t *testing.T) {
 	is.Equal(record.SamePage("https://example.org/#/a%2Fb"), "https://example.org#/a%2Fb")
 	is.True(record.SamePage("https://example.org/a%2Fb") != record.SamePage("https://example.org/a/b"))
 	is.True(record.SamePage("https://example.org/?a=b%26c") != record.SamePage("https://example.org/?a=b&c"))
+	is.True(record.SamePage("https://example.org/%2541") != record.SamePage("https://example.org/%41"))
+	is.True(record.SamePage("https://example.org/?a=1&a=2") != record.SamePage("https://example.org/?a=2&a=1"))
+	for _, same := range [][2]string{
+		{"https://example.org/a?b=2&a=1", "https://example.org/a?a=1&b=2"},
+		{"https://example.org/a?b=2&a=1&b=1", "https://example.org/a?a=1&b=2&b=1"},
+		{"https://example.org/%7Euser", "https://example.org/~user"},
+		{"https://example.org/caf%c3%a9", "https://example.org/caf%C3%A9"},
+		{"https://example.org/caf%c3%a9", "https://example.org/café"},
+		{"https://example.org/?q=caf%c3%a9", "https://example.org/?q=café"},
+		{"https://example.org/?q=%e4", "https://example.org/?q=%E4"},
+		{"https://example.org/?q=%", "https://example.org/?q=%"},
+	} {
+		is.Equal(record.SamePage(same[0]), record.SamePage(same[1]))
+	}
 }
 
 func TestCut(t *testing.T) {

@@ -35,5 +35,7 @@ var All = &kv.Schema{
 		1: {catalog.FillPages},
 		2: {}, // activity and visits, which begin empty
 		3: {}, // trash, versions, collections and second steps, which begin empty
+		4: {}, // earlier bytes of files, which begin empty
+		5: {catalog.RekeyPages},
 	},
 }
