@@ -30,12 +30,12 @@ type installCommand struct {
 
 // installation is the data of the templates.
 type installation struct {
-	Base, Content string // as given
-	Sites         []site // of Base, and of Content if it differs in more than its host
-	AuthHeader    string // "" if the proxy does not sign in
-	Listen, Port  string
-	Socket        string // the path of Listen if that is a socket
-	Image         string // the container image of this program's version
+	Base, Content  string // as given
+	Sites          []site // of Base, and of Content if it differs in more than its host
+	AuthHeader     string // "" if the proxy does not sign in
+	Listen, Port   string
+	Socket         string // the path of Listen if that is a socket
+	Image, Archive string // the container image of this program's version, and the file of the release that has it
 }
 
 // site is what a proxy serves under one set of host names.
@@ -86,7 +86,8 @@ func (cmd *installCommand) text(version string) (string, error) {
 	in := installation{
 		Base: strings.TrimRight(cmd.BaseURL, "/"), Content: strings.TrimRight(cmd.ContentURL, "/"),
 		AuthHeader: cmd.AuthHeader, Listen: cmd.Listen,
-		Image: "kist:" + strings.ReplaceAll(version, "+", "-"), // a tag has no +
+		Image:   "kist:" + strings.ReplaceAll(version, "+", "-"), // a tag has no +
+		Archive: "kist-" + version + "-oci.tar",
 	}
 	u, err := serve.PublicAddress("--base-url", in.Base)
 	if err != nil {
