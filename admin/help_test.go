@@ -17,15 +17,19 @@ import (
 	"kist/kv/kvtest/needs"
 )
 
-// documents are the README and the pages of the handbook.
+// documents are the README, those for contributors, and the pages of the handbook.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../embed/help/*.md")
 	if err != nil || len(files) < 20 {
 		t.Fatal(files, err)
 	}
+	others, err := filepath.Glob("../.github/*.md")
+	if err != nil || len(others) == 0 {
+		t.Fatal(others, err)
+	}
 	all := map[string]string{}
-	for _, path := range append(files, "../README.md") {
+	for _, path := range slices.Concat(files, others, []string{"../README.md"}) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

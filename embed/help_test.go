@@ -53,14 +53,17 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// Every link of the README and the handbook leads to a file and a heading that
+// Every link of the README, the handbook and the documents for contributors leads to a file and a heading that
 // are there.
 func TestDocumentLinks(t *testing.T) {
 	is := is.New(t)
 	files, err := filepath.Glob("help/*.md")
 	is.NoErr(err)
+	others, err := filepath.Glob("../.github/*.md")
+	is.NoErr(err)
+	is.Equal(len(others), 2)
 	count := 0
-	for _, file := range append(files, "../README.md") {
+	for _, file := range slices.Concat(files, others, []string{"../README.md"}) {
 		text, err := os.ReadFile(file)
 		is.NoErr(err)
 		for _, link := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(
