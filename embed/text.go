@@ -230,6 +230,7 @@ var scriptTexts = map[string][]string{
 	},
 	"activity-later":    {"activity"},
 	"admin-later":       {"admin", "instance"},
+	"backups-later":     {"backups"},
 	"collections-later": {"collections"},
 	"conflict-later":    {"conflict"},
 	"keys-later":        {"keys", "setups"},

@@ -100,7 +100,7 @@ func appPages() []appPage {
 		},
 		appPage{
 			path: "/admin", id: "showAdmin", title: "admin.title", module: "admin", admin: true,
-			asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"},
+			asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health", "admin/backups"},
 		},
 	)
 	for _, k := range record.Kinds {
@@ -145,7 +145,7 @@ func redirectToSignIn(c *web.Request, path string) error {
 
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
-	"account", "activity", "admin", "bookmarks", "bulk", "collections", "conflict", "editor", "film", "forms", "help",
+	"account", "activity", "admin", "backups", "bookmarks", "bulk", "collections", "conflict", "editor", "film", "forms", "help",
 	"keys", "moving", "news", "offline", "reader", "remote", "replace", "requests", "search", "security", "share", "tags", "trash",
 	"tus", "uploads", "versions", "viewer", "webhooks", "welcome",
 }
@@ -230,15 +230,20 @@ func (d *appData) writeFacts(c *web.Request) error {
 }
 
 // writeNews writes which modules the page loads after its first rows: the editor, so that dialogs open at once, the
-// copies on the device, and what tells of a version that the user has not seen yet.
+// copies on the device, and what tells an administrator of failed backups, and users of a version that they have not seen
+// yet.
 func (d *appData) writeNews(c *web.Request) {
+	d.json.WriteString(`,"begin":["editor","offline"`)
+	if backup := backupHealthOf(c.Site.Backups); backup != nil && !backup.ok && c.Caller.User.Role == people.Admin {
+		d.json.WriteString(`,"backups"`)
+	}
 	version, seen := c.Site.Version, c.Caller.User.SeenVersion
 	anchor, told := embed.Changes(version)
 	if !told || version == seen || seen != "" && !newer(version, seen) {
-		d.json.WriteString(`,"begin":["editor","offline"]`)
+		d.json.WriteByte(']')
 		return
 	}
-	d.json.WriteString(`,"begin":["editor","offline","news"],"news":{"version":`)
+	d.json.WriteString(`,"news"],"news":{"version":`)
 	d.text(version)
 	d.json.WriteString(`,"anchor":`)
 	d.text(anchor)

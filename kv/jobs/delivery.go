@@ -287,7 +287,7 @@ func TellBackupFailed(s *kv.Store, why string, last time.Time) error {
 		return err
 	}
 	return s.Update(func(tx *kv.Tx) error {
-		return tellAdmins(tx, BackupFailed, Notice{Title: why, Path: "/backups", Data: data})
+		return tellAdmins(tx, BackupFailed, Notice{Title: why, Path: "/admin", Data: data})
 	})
 }
 

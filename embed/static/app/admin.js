@@ -7,7 +7,7 @@ import {
 import { openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, downloadLink, heading, load, me, Problem, setTrashed, showProblem, start } from './session.js';
+import { api, heading, load, loadModule, me, Problem, setTrashed, showProblem, start } from './session.js';
 
 // ---- The health of the server ----
 
@@ -39,15 +39,6 @@ function damagedCard(files) {
 // A backup should not be older.
 const oldBackup = 7 * 864e5;
 
-function backupCard(last) {
-  return h('div.card', { id: 'backup' },
-    h('h2', {}, t('instance.backup')),
-    h('p.figure', {}, last ? when(last) : t('instance.backupNever')),
-    h('p.soft', {}, tn('instance.backupHint', { command: h('code', {}, 'kist restore') })),
-    h('p.soft', {}, tn('instance.backupOther', { command: h('code', {}, 'kist verify') })),
-    h('div.row', {}, downloadLink('admin/backup', t('instance.backupDownload'))));
-}
-
 // More of a problem is only in the log.
 const longestProblem = 120;
 
@@ -64,9 +55,10 @@ function checkFiles({ damagedTotal, missingTotal, checkedAt }) {
   return ['ok', checkedAt ? t('instance.filesChecked', { when: ago(checkedAt) }) : t('instance.filesUnchecked')];
 }
 
-function checkBackup(last) {
+function checkBackup(last, scheduled) {
+  if (scheduled?.error) return ['problem', scheduled.error];
   const fresh = last && Date.now() - Date.parse(last) < oldBackup;
-  return [fresh ? 'ok' : 'warning', last ? ago(last) : t('instance.backupNever')];
+  return [fresh ? 'ok' : 'warning', last ? ago(last) : t('instance.never')];
 }
 
 function checkStore(store) {
@@ -129,11 +121,11 @@ function checkIndex({ state }) {
 }
 
 // checksOf are the checks of the health of the instance: name, state and text of each.
-function checksOf({ journal, files, disk, clock, connection, lastBackupAt, store }, index) {
+function checksOf({ journal, files, disk, clock, connection, lastBackupAt, backup, store }, index) {
   return [
     [t('instance.records'), ...checkRecords(journal)],
     [t('instance.files'), ...checkFiles(files)],
-    [t('instance.backup'), ...checkBackup(lastBackupAt)],
+    [t('instance.backup'), ...checkBackup(lastBackupAt, backup)],
     store && [t('instance.store'), ...checkStore(store)],
     disk.totalBytes && [t('instance.disk'), ...checkDisk(disk)],
     [t('instance.clock'), ...checkClock(clock)],
@@ -309,11 +301,13 @@ function userRow(u) {
 }
 
 export default async function page(v) {
-  const [users, settings, stats, health] = await Promise.all([
+  const [users, settings, stats, health, backups, { backupCard, backupList }] = await Promise.all([
     load('admin/users', 'admin/users?limit=500&sort=title', v.signal),
     load('admin/settings', 'admin/settings', v.signal),
     load('admin/stats', 'admin/stats', v.signal),
     load('admin/health', 'admin/health', v.signal),
+    load('admin/backups', 'admin/backups', v.signal),
+    loadModule('backups'),
   ]);
   if (!users || !settings) {
     add(v.out, heading(t('admin.title')), emptyState(t('admin.only')));
@@ -324,11 +318,12 @@ export default async function page(v) {
     h('div.cards', {},
       journalCard(health?.data.journal),
       damagedCard(health?.data.files),
-      health && backupCard(health.data.lastBackupAt),
+      health && backupCard(health.data),
       health && healthCard(health.data, stats?.data.index),
       storageCard(stats?.data, users.data),
       keysCard(settings.data.apiTokensDisabled),
       settingsCards(settings.data)),
+    backupList(health?.data.backup, backups?.data ?? []),
     h('div.head', {},
       h('h2', {}, t('admin.users')),
       h('small.soft', {}, t('admin.accounts', { n: users.total })),

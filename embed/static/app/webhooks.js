@@ -7,7 +7,7 @@ import {
 import { openDialog, openForm } from './forms.js';
 import { kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, base, deleteLater, heading, load, showProblem } from './session.js';
+import { api, base, deleteLater, heading, load, me, showProblem } from './session.js';
 
 const path = 'integrations/webhooks';
 
@@ -27,6 +27,7 @@ Object.assign(events, {
   'limit.reached': t('webhooks.limit'),
   'share.opened': t('webhooks.opened'),
   'item.expired': t('webhooks.expired'),
+  ...me.role === 'admin' && { 'backup.failed': t('webhooks.backupFailed') },
 });
 const states = { done: t('webhooks.delivered'), waiting: t('webhooks.retrying'), parked: t('webhooks.failedState') };
 const nameOf = (hook) => hook.name || hostOf(hook.url);

@@ -1,0 +1,94 @@
+// The backups that the server makes by schedule: their part of the admin page, and the note on the home page if they
+// fail. It owns both. admin.js calls backupCard and backupList; app.js calls begin if the page says that a backup has
+// failed. Of view it uses name.
+import {
+  addActions, bytes, copyText, find, h, icon, iconButton, itemOf, locale, t, tn, toast, when,
+} from './dom.js';
+import { openForm } from './forms.js';
+import { base, downloadLink, view } from './session.js';
+
+const exact = (time) => new Date(time).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' });
+
+const units = { d: 'backups.days', w: 'backups.weeks', m: 'backups.months', y: 'backups.years' };
+
+// kept says in words how many backups stay: "7d,4w" is 7 days, 4 weeks.
+const kept = (keep) => keep.split(',').map((part) => t(units[part.at(-1)], { n: parseInt(part, 10) })).join(', ');
+
+// schedule says when backups are made, and where.
+function schedule(s) {
+  if (!s) {
+    const init = h('code', {}, 'kist backup init DIR'), flag = h('code', {}, 'kist serve --backup-to DIR');
+    return h('p.soft', {}, tn('backups.none', { init, flag }));
+  }
+  const next = s.running ? t('backups.running') : s.nextAt && t('backups.next', { when: exact(s.nextAt) });
+  return [
+    s.error && h('p.warn', { role: 'status' }, s.error),
+    h('p.soft', {}, tn('backups.schedule', { time: s.at, folder: h('code', {}, s.folder) }), ' ', next),
+    h('p.soft', {}, t('backups.keeps', { list: kept(s.keep) })),
+  ];
+}
+
+// backupCard is about the last backup and the next one. health is what the server says of itself.
+export function backupCard({ lastBackupAt, backup }) {
+  return h('div.card', { id: 'backup' },
+    h('h2', {}, t('backups.last')),
+    h('p.figure', {}, lastBackupAt ? when(lastBackupAt) : t('backups.never')),
+    schedule(backup),
+    h('p.soft', {}, tn('backups.hint', { command: h('code', {}, 'kist restore') })),
+    h('p.soft', {}, tn('backups.other', { command: h('code', {}, 'kist verify') })),
+    h('div.row', {}, downloadLink('admin/backup', t('backups.download'))));
+}
+
+function backupRow(b) {
+  const row = h('li.item.plain', {},
+    h('span.pic', {}, icon(b.ok ? 'check' : 'close')),
+    h('div.what', {},
+      h('span.name', {}, exact(b.at)),
+      h('div.meta', {},
+        h(b.ok ? 'span.badge.on' : 'span.badge.warn', {}, t(b.ok ? 'backups.good' : 'backups.bad')),
+        b.size > 0 && h('span', {}, bytes(b.size)),
+        b.checkedAt && h('span', {}, tn('backups.checked', { when: when(b.checkedAt) })),
+        b.error && h('span', {}, b.error))),
+    h('div.acts', {}, iconButton('backup-restore', 'history', t('backups.restoreOne', { when: exact(b.at) }))));
+  row.backup = b;
+  return row;
+}
+
+// backupList lists the backups by schedule. Without a schedule it is nothing.
+export function backupList(scheduled, all) {
+  if (!scheduled) return null;
+  return [
+    h('div.head', {},
+      h('h2', {}, t('backups.title')),
+      h('small.soft', {}, t('backups.count', { n: all.length }))),
+    h('ul.list', { id: 'backups', 'aria-label': t('backups.title') }, all.map(backupRow)),
+  ];
+}
+
+// quoted is a path as a shell takes it.
+const quoted = (path) => /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
+
+function restore(b) {
+  const command = `kist restore ${quoted(b.path)}`;
+  openForm({
+    title: t('backups.restoreTitle', { when: exact(b.at) }), text: t('backups.restoreText'),
+    button: t('common.copy'),
+    fields: [{ name: 'command', label: t('backups.command'), readonly: true }], values: { command },
+    run: async () => { toast(await copyText(command) ? t('backups.copied') : command); },
+  });
+}
+
+// begin says on the home page that the backups fail, each time that page is shown.
+export function begin() {
+  const main = find('#main');
+  const say = () => {
+    if (view?.name !== 'home' || find('#backup-note')) return;
+    main.prepend(h('p.note', { id: 'backup-note', role: 'status' },
+      h('span', {}, t('backups.failing')),
+      h('a.button', { href: `${base}/admin` }, t('common.show'))));
+  };
+  new MutationObserver(say).observe(main, { childList: true });
+  say();
+}
+
+addActions({ 'backup-restore': (el) => restore(itemOf(el).backup) });
