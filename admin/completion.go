@@ -39,7 +39,8 @@ _kist() {
 	lines=("${(@)lines/$'\t'/:}")
 	_describe kist lines
 }
-compdef _kist kist
+# As a file of a package it is read at the first completion, which it then answers.
+if [[ $funcstack[1] == _kist ]]; then _kist "$@"; else compdef _kist kist; fi
 `,
 	"fish": `# kist completion fish. Put this into ~/.config/fish/completions/kist.fish
 function __kist_complete
