@@ -10,13 +10,7 @@ if [ "$1" = configure ] || [ "$1" = abort-upgrade ] || [ "$1" = abort-remove ]; 
 	fi
 	if [ -d /run/systemd/system ]; then
 		systemctl --system daemon-reload > /dev/null || true
-		if [ -n "$2" ]; then
-			if systemctl --quiet is-active kist.service; then
-				deb-systemd-invoke restart kist.service > /dev/null || true
-			fi
-		else
-			deb-systemd-invoke start kist.service > /dev/null || true
-		fi
+		deb-systemd-invoke restart kist.service > /dev/null || true # starts it too, but not if it is disabled
 	fi
 	if [ "$1" = configure ] && [ -z "$2" ]; then
 		echo 'Kist is at http://127.0.0.1:7080. "journalctl -u kist -n 20" has the link for the first administrator.'
