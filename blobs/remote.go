@@ -39,6 +39,12 @@ type Later struct {
 func (e *Later) Error() string { return e.Err.Error() }
 func (e *Later) Unwrap() error { return e.Err }
 
+// An Unfit is an error of a Remote that says why what is there must not be used as it was asked
+// for, and what to do. Another request would fail, too.
+type Unfit struct{ Text string }
+
+func (e *Unfit) Error() string { return e.Text }
+
 // MaxExact is how many bytes an object may have that is put in one request.
 const MaxExact = 64 << 20
 

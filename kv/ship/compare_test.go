@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/blobs"
 	"kist/kv"
 	"kist/kv/journal"
 	"kist/kv/kvtest"
@@ -37,7 +38,7 @@ func harmed(m *memory, names []string, fn func(what string, bad *memory)) {
 }
 
 // rehearsed is what ship.Rehearse says without a caller.
-func rehearsed(t *testing.T, m *memory) (*ship.Fetched, error) {
+func rehearsed(t *testing.T, m blobs.Remote) (*ship.Fetched, error) {
 	return ship.Rehearse(t.Context(), m, workcopy.Format, func() error {
 		return nil
 	}, func([]journal.Op) error { return nil })
@@ -47,8 +48,12 @@ func rehearsed(t *testing.T, m *memory) (*ship.Fetched, error) {
 // says the same as the restore. Only the newest slot can be missing unnoticed.
 func TestEachObjectHarmed(t *testing.T) {
 	t.Parallel()
+	inEachStore(t, eachObjectHarmed)
+}
+
+func eachObjectHarmed(t *testing.T, in string, over func(blobs.Remote) blobs.Remote) {
 	is := is.New(t)
-	p := pruning(t, 0)
+	p := pruningOver(t, 0, over)
 	states := map[journal.State]map[string]string{}
 	note := func() {
 		at, err := kv.State(p.store)
@@ -66,19 +71,19 @@ func TestEachObjectHarmed(t *testing.T) {
 		case 0:
 			p.snapshot()
 		case 1:
-			is.NoErr(ship.Merge(t.Context(), p.m))
+			is.NoErr(ship.Merge(t.Context(), p.remote(p.m)))
 		}
 	}
 	last, err := kv.State(p.store)
 	is.NoErr(err)
 	m := p.m.copied()
-	is.Equal(len(m.names("snap/")), 2)
-	names := slices.Concat(m.names("log/"), m.names("snap/"), m.names("meta"))
-	newest := m.names("log/")[len(m.names("log/"))-1]
+	is.Equal(len(m.names(in+"snap/")), 2)
+	names := slices.Concat(m.names(in+"log/"), m.names(in+"snap/"), m.names("meta"))
+	newest := m.names(in + "log/")[len(m.names(in+"log/"))-1]
 	everything, less, nothing := 0, 0, 0
 	harmed(m, names, func(what string, bad *memory) {
-		got, err := rehearsed(t, bad)
-		back, fetched, failed := restored(t, bad, time.Time{})
+		got, err := rehearsed(t, p.remote(bad))
+		back, fetched, failed := restored(t, p.remote(bad), time.Time{})
 		if (err == nil) != (failed == nil) || err != nil && err.Error() != failed.Error() {
 			t.Fatalf("%s: %v, and a restore: %v", what, err, failed)
 		}
@@ -108,10 +113,10 @@ func TestEachObjectHarmed(t *testing.T) {
 	is.True(everything > 0 && less > 0)
 	is.Equal(nothing, 0) // there are two snapshots
 
-	delete(m.objects, m.names("snap/")[1])
-	harmed(m, m.names("snap/"), func(what string, bad *memory) {
-		_, err := rehearsed(t, bad)
-		_, _, failed := restored(t, bad, time.Time{})
+	delete(m.objects, m.names(in + "snap/")[1])
+	harmed(m, m.names(in+"snap/"), func(what string, bad *memory) {
+		_, err := rehearsed(t, p.remote(bad))
+		_, _, failed := restored(t, p.remote(bad), time.Time{})
 		is.True(ship.IsDamage(err))
 		is.Equal(err.Error(), failed.Error())
 		is.True(strings.HasPrefix(ship.Gives(nil, err), "nothing: "))
@@ -151,8 +156,12 @@ func TestCompareOfOtherSizes(t *testing.T) {
 func TestCompareHeals(t *testing.T) {
 	needs.Time(t)
 	t.Parallel()
+	inEachStore(t, compareHeals)
+}
+
+func compareHeals(t *testing.T, in string, over func(blobs.Remote) blobs.Remote) {
 	is := is.New(t)
-	p := pruning(t, 0)
+	p := pruningOver(t, 0, over)
 	ref := p.add(1)
 	for range 5 {
 		is.NoErr(tried(p.store))
@@ -166,7 +175,7 @@ func TestCompareHeals(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		is.Equal(p.ship.Status().Lacks, "")
-		got, err := rehearsed(t, p.m.copied())
+		got, err := rehearsed(t, p.remote(p.m.copied()))
 		is.NoErr(err)
 		at, err := kv.State(p.store)
 		is.NoErr(err)
@@ -176,7 +185,7 @@ func TestCompareHeals(t *testing.T) {
 		}
 		is.NoErr(p.lacks(p.m.copied(), past{want: kvtest.ContentOf(t, p.store), refs: p.refs(p.store)}))
 	}
-	names := slices.Concat(p.m.names("log/"), p.m.names("snap/"), p.m.names("meta"))
+	names := slices.Concat(p.m.names(in+"log/"), p.m.names(in+"snap/"), p.m.names("meta"))
 	harmed(p.m.copied(), names, func(what string, bad *memory) {
 		p.m.mu.Lock()
 		for _, name := range names { // only the harm of this round
@@ -192,12 +201,13 @@ func TestCompareHeals(t *testing.T) {
 
 	old := time.Now().Add(-2 * time.Hour)
 	is.NoErr(os.Chtimes(filepath.Join(p.dir, ref.RemoteName()), old, old)) // a younger one may be on its way
+	name := p.m.names(in + "blobs/")[0]
 	p.m.mu.Lock()
-	p.m.objects[ref.RemoteName()] = p.m.objects[ref.RemoteName()][:3]
+	p.m.objects[name] = p.m.objects[name][:3]
 	p.m.mu.Unlock()
 	whole("a file is shorter")
 	p.m.mu.Lock()
-	delete(p.m.objects, ref.RemoteName())
+	delete(p.m.objects, name)
 	p.m.mu.Unlock()
 	whole("a file is missing")
 }
@@ -205,6 +215,10 @@ func TestCompareHeals(t *testing.T) {
 // A start whose newest slot is damaged, and one without any, goes on.
 func TestStartAfterDamage(t *testing.T) {
 	t.Parallel()
+	inEachStore(t, startAfterDamage)
+}
+
+func startAfterDamage(t *testing.T, in string, over func(blobs.Remote) blobs.Remote) {
 	for _, harm := range []func(m *memory, log []string){
 		func(m *memory, log []string) { m.objects[log[len(log)-1]][20] ^= 1 },
 		func(m *memory, log []string) { m.objects[log[len(log)-1]][0] ^= 1 },
@@ -218,16 +232,16 @@ func TestStartAfterDamage(t *testing.T) {
 		func(m *memory, _ []string) { m.objects["meta"][20] ^= 1 },
 	} {
 		is := is.New(t)
-		p := pruning(t, 0)
+		p := pruningOver(t, 0, over)
 		for range 5 {
 			is.NoErr(tried(p.store))
 		}
 		p.close()
-		harm(p.m, p.m.names("log/"))
+		harm(p.m, p.m.names(in+"log/"))
 		p.open()
 		is.NoErr(tried(p.store))
 		is.NoErr(p.ship.Compare(t.Context(), p.contents()))
-		got, err := rehearsed(t, p.m)
+		got, err := rehearsed(t, p.remote(p.m))
 		is.NoErr(err)
 		at, err := kv.State(p.store)
 		is.NoErr(err)

@@ -94,7 +94,7 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 	defer folder.Close()
 	f, all, err := h.open(ctx, at, format, func(seq uint64) (journal.State, error) {
 		return h.keep(ctx, seq, format, folder, path)
-	}, func(seq uint64) error { return folder.Remove(journal.SnapshotName(seq)) })
+	}, func(seq uint64) error { return drop(folder, seq) })
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +117,15 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 		return b.Flush()
 	})
 	return f, f.found(ctx, h, at, err)
+}
+
+// drop removes a snapshot that keep has written, if it has.
+func drop(folder *disk.Folder, seq uint64) error {
+	err := folder.Remove(journal.SnapshotName(seq))
+	if absent(err) {
+		return nil
+	}
+	return err
 }
 
 // open lists what the store has and reads the snapshot to begin with. It passes the numbers
@@ -145,7 +154,7 @@ func (h history) open(
 func (h history) instance(ctx context.Context, all []span) (last string, err error) {
 	votes := map[string]int{}
 	b, err := h.read(ctx, metaName, -1)
-	if err != nil && !absent(err) {
+	if err != nil && !absent(err) && !isFlaw(err) {
 		return "", err
 	}
 	var meta meta
@@ -188,6 +197,9 @@ func (h history) keep(
 		return err
 	}
 	err := Again(ctx, func() error { return folder.Publish(journal.SnapshotName(seq), fill) })
+	if isFlaw(err) { // the remote has found it out; there is nothing to read, and nothing to drop
+		return journal.State{}, &flaw{fmt.Errorf("%s in the object store is damaged", snapName(seq))}
+	}
 	if err != nil {
 		return journal.State{}, fmt.Errorf("cannot fetch %s: %w", snapName(seq), err)
 	}

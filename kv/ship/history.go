@@ -130,7 +130,12 @@ func Again(ctx context.Context, fn func() error) error {
 }
 
 // settled reports whether an error is an answer that another request would get, too.
-func settled(err error) bool { return absent(err) || errors.Is(err, fs.ErrExist) }
+func settled(err error) bool {
+	return absent(err) || errors.Is(err, fs.ErrExist) || errors.Is(err, blobs.ErrDamaged) || unfit(err)
+}
+
+// unfit reports whether the remote must not be used as it was asked for.
+func unfit(err error) bool { return errors.As(err, new(*blobs.Unfit)) }
 
 // asked is how long the remote asks to be left alone.
 func asked(err error) time.Duration {
@@ -146,8 +151,11 @@ type flaw struct{ error }
 
 func (f *flaw) Unwrap() error { return f.error }
 
-// isFlaw reports whether trying again is of no use, because an object is damaged.
-func isFlaw(err error) bool { return errors.As(err, new(*flaw)) || journal.IsDamage(err) }
+// isFlaw reports whether trying again is of no use, because an object is damaged. A remote that can
+// tell says so with blobs.ErrDamaged.
+func isFlaw(err error) bool {
+	return errors.As(err, new(*flaw)) || journal.IsDamage(err) || errors.Is(err, blobs.ErrDamaged)
+}
 
 // damaged says what is wrong with an object of the log.
 func (s span) damaged(format string, args ...any) error {
@@ -359,7 +367,7 @@ func (h history) snaps(ctx context.Context, at time.Time) (all []uint64, err err
 	all = slices.DeleteFunc(all, func(seq uint64) bool { return seq < m.snap })
 	for n := len(all); n > 0 && !at.IsZero(); n-- {
 		begun, err := h.begun(ctx, all[n-1])
-		if err != nil && !journal.IsDamage(err) {
+		if err != nil && !isFlaw(err) {
 			return nil, err
 		}
 		if err == nil && !begun.After(at) {
@@ -375,8 +383,7 @@ func parseSnap(name string) (seq uint64, ok bool) {
 	return seq, err == nil && snapName(seq) == name
 }
 
-// begun returns when a snapshot was begun. It satisfies journal.IsDamage if that cannot
-// be known.
+// begun returns when a snapshot was begun. The error is a flaw if that cannot be known.
 func (h history) begun(ctx context.Context, seq uint64) (time.Time, error) {
 	b, err := h.read(ctx, snapName(seq), journal.SnapshotHead)
 	if err != nil {
@@ -396,7 +403,7 @@ func (h history) oldest(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	for _, seq := range snaps {
-		if begun, err := h.begun(ctx, seq); !journal.IsDamage(err) {
+		if begun, err := h.begun(ctx, seq); !isFlaw(err) {
 			return begun, err
 		}
 	}

@@ -49,6 +49,7 @@ var referred = tables.All.Contents()[0].Bucket
 type pruned struct {
 	t       *testing.T
 	m       *memory
+	over    func(blobs.Remote) blobs.Remote // what the store uses; the memory itself if nil
 	clock   *kvtest.Clock
 	dir     string
 	history time.Duration
@@ -66,7 +67,13 @@ const eight = 8 * 24 * time.Hour
 // pruning opens a new one, in sync mode.
 func pruning(t *testing.T, history time.Duration) *pruned {
 	t.Helper()
-	p := &pruned{t: t, m: newMemory(), clock: kvtest.NewClock(), dir: filepath.Join(t.TempDir(), "data"), history: history}
+	return pruningOver(t, history, nil)
+}
+
+// pruningOver is pruning with a remote in front of the memory.
+func pruningOver(t *testing.T, history time.Duration, over func(blobs.Remote) blobs.Remote) *pruned {
+	t.Helper()
+	p := &pruned{t: t, m: newMemory(), over: over, clock: kvtest.NewClock(), dir: filepath.Join(t.TempDir(), "data"), history: history}
 	p.m.now = p.clock.Now
 	p.open()
 	t.Cleanup(p.close)
@@ -76,7 +83,7 @@ func pruning(t *testing.T, history time.Duration) *pruned {
 func (p *pruned) open() {
 	p.t.Helper()
 	p.ship = ship.New(ship.Options{
-		Remote: watched{p.m, p}, Sync: true, History: p.history, Log: cmp.Or(p.log, kvtest.Quiet), Address: "s3://test/kist",
+		Remote: p.remote(watched{p.m, p}), Sync: true, History: p.history, Log: cmp.Or(p.log, kvtest.Quiet), Address: "s3://test/kist",
 	})
 	p.store = kvtest.Opened(p.t, p.dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet, Now: p.clock.Now, Ship: p.ship})
 	content, err := blobs.Open(filepath.Join(p.dir, "blobs"))
@@ -85,8 +92,16 @@ func (p *pruned) open() {
 	}
 	p.content = content
 	content.OnKeep = p.ship.Ahead
-	content.PutBehind(p.m, 0, func() int64 { return 1 << 40 }, kvtest.Quiet)
+	content.PutBehind(p.remote(p.m), 0, func() int64 { return 1 << 40 }, kvtest.Quiet)
 	ready(p.t, p.store)
+}
+
+// remote is what the store uses of a remote.
+func (p *pruned) remote(m blobs.Remote) blobs.Remote {
+	if p.over == nil {
+		return m
+	}
+	return p.over(m)
 }
 
 // watched is the remote of a pruned.
@@ -265,7 +280,8 @@ func (p *pruned) now() past {
 // can.
 func (p *pruned) lacks(m *memory, want past) error {
 	p.t.Helper()
-	back, _, err := restored(p.t, m, want.at)
+	from := p.remote(m)
+	back, _, err := restored(p.t, from, want.at)
 	if err != nil {
 		return err
 	}
@@ -274,7 +290,11 @@ func (p *pruned) lacks(m *memory, want past) error {
 		return errors.New(key)
 	}
 	for _, ref := range want.refs {
-		if err := blobs.CheckBytes(ref, bytes.NewReader(m.objects[ref.RemoteName()])); err != nil {
+		r, err := from.Get(p.t.Context(), ref.RemoteName(), 0, -1)
+		if err == nil {
+			err = errors.Join(blobs.CheckBytes(ref, r), r.Close())
+		}
+		if err != nil {
 			return fmt.Errorf("content %s: %w", ref, err)
 		}
 	}
@@ -286,13 +306,21 @@ func (p *pruned) lacks(m *memory, want past) error {
 // needs goes in the end.
 func TestPruneKeepsHistory(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	inEachStore(t, pruneKeepsHistory)
+}
+
+func pruneKeepsHistory(t *testing.T, in string, over func(blobs.Remote) blobs.Remote) {
+	seeds := uint64(3)
+	if over != nil {
+		seeds = 1
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			rnd, picks := rand.New(rand.NewPCG(seed, 7)), rand.New(rand.NewPCG(seed, 8)) // the second one for checks
 			const keep = 20 * time.Hour
-			p := pruning(t, keep)
+			p := pruningOver(t, keep, over)
 			var all []past
 			var cut []string // removals that were cut short
 			owner := kvtest.User(t, p.store, "ann").ID
@@ -305,7 +333,7 @@ func TestPruneKeepsHistory(t *testing.T) {
 						t.Fatalf("%s of %s, after %v: %v", one.at, p.clock.Now(), cut, err)
 					}
 				}
-				_, err := ship.Check(t.Context(), m, workcopy.Format, instanceOf(t, p.dir), func(err error) { t.Fatal(err) })
+				_, err := ship.Check(t.Context(), p.remote(m), workcopy.Format, instanceOf(t, p.dir), func(err error) { t.Fatal(err) })
 				is.NoErr(err)
 			}
 			for step := range 240 {
@@ -321,7 +349,7 @@ func TestPruneKeepsHistory(t *testing.T) {
 				case n == 17:
 					p.snapshot()
 				case n == 18:
-					is.NoErr(ship.Merge(t.Context(), p.m))
+					is.NoErr(ship.Merge(t.Context(), p.remote(p.m)))
 				case step%3 == 0:
 					p.close()
 					p.open()
@@ -334,7 +362,7 @@ func TestPruneKeepsHistory(t *testing.T) {
 					is.True(tries < 500)
 					done := 0
 					p.m.set(func(verb, name string) error {
-						if verb != "delete" || strings.HasPrefix(name, "race/") {
+						if verb != "delete" || strings.HasPrefix(name, in+"race/") {
 							return nil
 						}
 						done++
@@ -367,7 +395,7 @@ func TestPruneKeepsHistory(t *testing.T) {
 				}
 			}
 			for _, prefix := range []string{"blobs/", "snap/", "log/", "from/"} {
-				is.True(slices.ContainsFunc(cut, func(name string) bool { return strings.HasPrefix(name, prefix) })) // prefix
+				is.True(slices.ContainsFunc(cut, func(name string) bool { return strings.HasPrefix(name, in+prefix) })) // prefix
 			}
 			is.Equal(p.ship.Status().Failure, nil)
 
@@ -382,9 +410,9 @@ func TestPruneKeepsHistory(t *testing.T) {
 			p.snapshot()
 			p.pass(2 * keep)
 			is.NoErr(p.prune())
-			is.Equal(len(p.m.names("blobs/")), 0)
-			is.Equal(len(p.m.names("snap/")), 2) // and that of the eight days
-			is.Equal(len(p.m.names("from/")), 1)
+			is.Equal(len(p.m.names(in+"blobs/")), 0)
+			is.Equal(len(p.m.names(in+"snap/")), 2) // and that of the eight days
+			is.Equal(len(p.m.names(in+"from/")), 1)
 			is.NoErr(p.lacks(p.m, p.now()))
 		})
 	}

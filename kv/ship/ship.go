@@ -419,7 +419,7 @@ func (s *Shipper) note(err error) {
 	s.failure = err
 	if err != nil {
 		s.failed.Add(1)
-		if fatal := (*overError)(nil); errors.As(err, &fatal) && s.over == nil {
+		if fatal := (*overError)(nil); (errors.As(err, &fatal) || unfit(err)) && s.over == nil {
 			s.over = err
 		}
 	}

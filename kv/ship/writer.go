@@ -203,7 +203,7 @@ func (s *Shipper) meta(ctx context.Context) error {
 	if absent(err) {
 		return s.putMeta(ctx)
 	}
-	if err != nil {
+	if err != nil && !isFlaw(err) {
 		return err
 	}
 	var got meta
