@@ -20,6 +20,7 @@ import (
 	"kist/admin/ops"
 	"kist/admin/serve"
 	"kist/admin/socket"
+	"kist/blobs/sealed"
 	"kist/kv/record"
 	"kist/kv/workcopy"
 )
@@ -32,7 +33,8 @@ type scratchFlag struct {
 type backupCommand struct {
 	scratchFlag
 	serve.RemoteFlags
-	Dest string `arg:"" placeholder:"DEST" help:"A folder, a file that ends in .tar, or - for a tar on standard output. A folder that holds a backup is brought up to date."`
+	KeyFile string `placeholder:"FILE" help:"Encrypt the tar with this key file. kist store key makes one, and kist restore needs it."`
+	Dest    string `arg:"" placeholder:"DEST" help:"A folder, a file that ends in .tar, or - for a tar on standard output. A folder that holds a backup is brought up to date."`
 }
 
 // backupCommands are kist backup: DEST makes a backup, the others are about those of serve --backup-to.
@@ -146,7 +148,18 @@ func (cmd *backupCommand) Run(c *Call) error {
 	if strings.EqualFold(filepath.Ext(cmd.Dest), ".zip") {
 		return exit.Misused("a backup is a folder or a tar, not a zip; name a folder or a file that ends in .tar")
 	}
+	if cmd.KeyFile != "" && cmd.Dest != "-" && !strings.HasSuffix(cmd.Dest, ".tar") {
+		return exit.Misused("--key-file encrypts a tar, and a folder cannot be encrypted; " +
+			"name a file that ends in .tar, or - for standard output")
+	}
 	job := c.job(c.DataDir, cmd.Scratch)
+	if cmd.KeyFile != "" {
+		key, err := sealed.ReadKey(cmd.KeyFile)
+		if err != nil {
+			return err
+		}
+		job.Key = key
+	}
 	remote, release, err := cmd.Remote()
 	if err != nil {
 		return err

@@ -48,13 +48,14 @@ func (cmd doctorCommand) Run(c *Call) error {
 	d := &checkup{ops.Checkup{Dir: c.DataDir}, c}
 	d.server(cmd.Store != "")
 	if cmd.Store != "" {
-		b, err := cmd.Open(cmd.Store)
+		store, err := cmd.Open(cmd.Store)
 		if err != nil {
 			return err
 		}
-		d.Remote(context.Background(), cmd.Store, b)
-		d.History(context.Background(), cmd.Store, b)
-		b.Close()
+		if d.Remote(context.Background(), cmd.Store, store, store.Ends, store.Bucket) {
+			d.History(context.Background(), cmd.Store, store)
+		}
+		store.Bucket.Close()
 	}
 	if err := d.Data(); err != nil {
 		return err

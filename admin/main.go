@@ -52,6 +52,7 @@ type Commands struct {
 	Import      importCommand      `cmd:"" help:"Import an export of another program or of kist, or a folder of files."`
 	Export      exportCommand      `cmd:"" help:"Export everything a user has as a zip of documented JSON and files."`
 	Doctor      doctorCommand      `cmd:"" help:"Check address, proxy, disk, files, clock and backups, and say what to change."`
+	Store       storeCommands      `cmd:"" help:"Make a key file, and encrypt an object store with it."`
 	Verify      verifyCommand      `cmd:"" help:"Read all data, report damage and repair it if asked to."`
 	Trash       trashCommands      `cmd:"" help:"List, restore and delete the deleted items of a user."`
 	GC          gcCommand          `cmd:"" help:"Free the disk space of files that were removed at least --gc-delay ago, as the server does every hour."`

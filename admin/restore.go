@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"kist/admin/ops"
 	"kist/admin/serve"
 	"kist/blobs"
+	"kist/blobs/sealed"
 	"kist/kv/record"
 	"kist/kv/ship"
 )
@@ -26,8 +28,9 @@ type restoreCommand struct {
 	Source string `arg:"" placeholder:"SRC" help:"A backup or a copy of a data directory: a folder, a file that ends in .tar, or - for a tar on standard input. Or an object store that a server copied everything to, such as s3://bucket/prefix."`
 	At     string `placeholder:"TIME" help:"From an object store: restore everything as it was at this time, such as 2026-11-22T05:00:00Z."`
 	serve.AccessFlags
-	FetchAll bool `help:"From an object store: fetch all files now. Otherwise the server fetches a file when it is needed. Files of an earlier time are always fetched."`
-	Missing  bool `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
+	KeyFile  string `placeholder:"FILE" help:"The key file of a tar that kist backup --key-file has encrypted."`
+	FetchAll bool   `help:"From an object store: fetch all files now. Otherwise the server fetches a file when it is needed. Files of an earlier time are always fetched."`
+	Missing  bool   `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
 }
 
 // Run restores. It overwrites nothing: ops.Restore refuses a data directory that is not empty. With
@@ -37,6 +40,8 @@ func (cmd *restoreCommand) Run(c *Call) error {
 	switch {
 	case remote && cmd.Missing:
 		return exit.Misused("--missing needs a backup; it cannot use an object store")
+	case remote && cmd.KeyFile != "":
+		return exit.Misused("--key-file is for a tar; for an object store it is --store-key-file")
 	case remote:
 		return cmd.fetch(c)
 	case cmd.At != "" || cmd.FetchAll:
@@ -45,14 +50,27 @@ func (cmd *restoreCommand) Run(c *Call) error {
 	if err := cmd.requireSource(); err != nil { // before anything is said about the data directory
 		return err
 	}
-	if cmd.Missing {
-		return cmd.putBackMissing(c)
+	from, err := cmd.backup(c)
+	if err != nil {
+		return err
 	}
-	done, err := c.job(c.DataDir, "").Restore(cmd.Source, c.Stdin)
+	if cmd.Missing {
+		return cmd.putBackMissing(c, from)
+	}
+	done, err := c.job(c.DataDir, "").Restore(from)
 	if err != nil {
 		return err
 	}
 	return c.sayCopied(done, "Restored "+cmd.Source, allRead)
+}
+
+// backup is what to restore from. The key of an object store may have encrypted it, too.
+func (cmd *restoreCommand) backup(c *Call) (from ops.Source, err error) {
+	from = ops.Source{Path: cmd.Source, Stdin: c.Stdin, Sealed: cmd.KeyFile != ""}
+	if file := cmp.Or(cmd.KeyFile, cmd.StoreKeyFile); file != "" {
+		from.Key, err = sealed.ReadKey(file)
+	}
+	return from, err
 }
 
 // requireSource fails if there is nothing where the backup should be.
@@ -77,7 +95,7 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 	if err != nil {
 		return err
 	}
-	defer from.Close()
+	defer from.Bucket.Close()
 	source := strings.TrimRight(cmd.Source, "/")
 	done, got, err := c.job(c.DataDir, "").Fetch(context.Background(), from, source, at, cmd.FetchAll)
 	if err != nil {
@@ -147,13 +165,13 @@ const maxUnreadable = 1000
 
 // putBackMissing fetches the contents that are missing or damaged. No record
 // changes. The server may be running.
-func (cmd *restoreCommand) putBackMissing(c *Call) error {
+func (cmd *restoreCommand) putBackMissing(c *Call, from ops.Source) error {
 	if cmd.Source != "-" {
-		if err := ops.RequireBackup(cmd.Source); err != nil {
+		if err := ops.RequireBackup(from); err != nil {
 			return err
 		}
 	}
-	out, err := cmd.fetchMissing(context.Background(), c)
+	out, err := cmd.fetchMissing(context.Background(), c, from)
 	if err != nil {
 		return err
 	}
@@ -208,7 +226,9 @@ func (cmd *restoreCommand) outcome(out *Refilled) error {
 }
 
 // fetchMissing finds out which contents are missing or damaged, and puts back those that the source has.
-func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call) (_ *Refilled, err error) {
+func (cmd *restoreCommand) fetchMissing(
+	ctx context.Context, c *Call, from ops.Source,
+) (_ *Refilled, err error) {
 	client, err := c.connect(ctx, false)
 	if err != nil {
 		return nil, err
@@ -220,7 +240,7 @@ func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call) (_ *Refill
 	if err != nil || len(wanted) == 0 {
 		return out, err
 	}
-	done, err := cmd.putBack(ctx, c, client, wanted, total)
+	done, err := cmd.putBack(ctx, c, client, from, wanted, total)
 	if err != nil {
 		return nil, fmt.Errorf("not all files were fetched; what was put back stays: %w", err)
 	}
@@ -239,7 +259,7 @@ func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call) (_ *Refill
 
 // putBack sends the wanted contents that the source has, of total bytes at most.
 func (cmd *restoreCommand) putBack(
-	ctx context.Context, c *Call, client *control.Client, wanted map[blobs.Ref][]ops.Lost, total int64,
+	ctx context.Context, c *Call, client *control.Client, source ops.Source, wanted map[blobs.Ref][]ops.Lost, total int64,
 ) (done control.PutBack, err error) {
 	p := c.progress("Fetching the files", total)
 	defer p.End()
@@ -247,7 +267,7 @@ func (cmd *restoreCommand) putBack(
 	from, to := io.Pipe()
 	sent := make(chan error, 1)
 	go func() {
-		err := ops.WriteContents(to, cmd.Source, c.Stdin, wanted)
+		err := ops.WriteContents(to, source, wanted)
 		_ = to.CloseWithError(err) // never fails
 		sent <- err
 	}()

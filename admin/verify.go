@@ -232,7 +232,7 @@ func (cmd *verifyCommand) remote(c *Call) error {
 	if err != nil {
 		return err
 	}
-	defer from.Close()
+	defer from.Bucket.Close()
 	v, err := c.job("", cmd.Scratch).VerifyRemote(context.Background(), from, cmd.Full)
 	if err != nil {
 		return err

@@ -147,7 +147,7 @@ func (p *place) restores(b Backup) {
 	p.Helper()
 	job := p.options().Job
 	job.Dir = filepath.Join(p.TempDir(), "data")
-	done, err := job.Restore(b.Path, nil)
+	done, err := job.Restore(ops.Source{Path: b.Path})
 	p.NoErr(err)
 	p.Equal(len(done.Missing), 0)
 	v, err := job.Verify()

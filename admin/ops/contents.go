@@ -17,6 +17,7 @@ import (
 
 	"kist/admin/exit"
 	"kist/blobs"
+	"kist/blobs/sealed"
 	"kist/kv"
 	"kist/kv/catalog"
 )
@@ -96,27 +97,30 @@ func (one *Content) check(store *kv.Store, content *blobs.Store) error {
 
 // RequireBackup fails if there is neither a journal nor a stored file in source, a
 // folder or a tar.
-func RequireBackup(source string) error {
-	errNone := fmt.Errorf("there is no backup of kist at %s: it has neither a journal nor stored files", source)
-	info, err := os.Stat(source)
+func RequireBackup(source Source) error {
+	errNone := fmt.Errorf("there is no backup of kist at %s: it has neither a journal nor stored files", source.Path)
+	folder, err := source.folder()
 	if err != nil {
 		return err
 	}
-	if info.IsDir() {
+	if folder {
 		for _, name := range []string{"journal", "blobs"} {
-			if info, err := os.Stat(filepath.Join(source, name)); err == nil && info.IsDir() {
+			if info, err := os.Stat(filepath.Join(source.Path, name)); err == nil && info.IsDir() {
 				return nil
 			}
 		}
 		return errNone
 	}
-	f, err := os.Open(source)
+	f, err := source.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	for t := tar.NewReader(f); ; {
 		h, err := t.Next()
+		if errors.Is(err, sealed.ErrAltered) {
+			return tarError(source.name(), true, err)
+		}
 		if err != nil {
 			return errNone
 		}
@@ -126,10 +130,9 @@ func RequireBackup(source string) error {
 	}
 }
 
-// WriteContents writes a tar with the wanted contents that the source has. source is
-// a folder, a tar, or "-" for a tar on stdin. Each content is in the tar once, with
+// WriteContents writes a tar with the wanted contents that the source has. Each content is in the tar once, with
 // its ref as its name. ReadContents reads it.
-func WriteContents(w io.Writer, source string, stdin io.Reader, wanted map[blobs.Ref][]Lost) error {
+func WriteContents(w io.Writer, source Source, wanted map[blobs.Ref][]Lost) error {
 	b := bufio.NewWriterSize(w, 256<<10)
 	t := tar.NewWriter(b)
 	put := func(ref blobs.Ref, n int64, r io.Reader) error {
@@ -140,7 +143,7 @@ func WriteContents(w io.Writer, source string, stdin io.Reader, wanted map[blobs
 		_, err := io.Copy(t, r)
 		return err
 	}
-	if err := putWanted(source, stdin, wanted, put); err != nil {
+	if err := putWanted(source, wanted, put); err != nil {
 		return err
 	}
 	if err := t.Close(); err != nil {
@@ -152,11 +155,15 @@ func WriteContents(w io.Writer, source string, stdin io.Reader, wanted map[blobs
 type putFunc func(ref blobs.Ref, n int64, r io.Reader) error
 
 // putWanted puts the wanted contents that the source has.
-func putWanted(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put putFunc) error {
-	if info, err := os.Stat(source); source != "-" && err == nil && info.IsDir() {
-		return fromFolder(source, wanted, put)
+func putWanted(source Source, wanted map[blobs.Ref][]Lost, put putFunc) error {
+	folder, err := source.folder()
+	if err != nil {
+		return err
 	}
-	return fromTar(source, stdin, wanted, put)
+	if folder {
+		return fromFolder(source.Path, wanted, put)
+	}
+	return fromTar(source, wanted, put)
 }
 
 func fromFolder(source string, wanted map[blobs.Ref][]Lost, put putFunc) error {
@@ -205,8 +212,8 @@ func putContent(from *blobs.Store, ref blobs.Ref, put putFunc) error {
 	return put(ref, info.Size(), f)
 }
 
-func fromTar(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put putFunc) error {
-	in, err := openTar(source, stdin)
+func fromTar(source Source, wanted map[blobs.Ref][]Lost, put putFunc) error {
+	in, err := source.open()
 	if err != nil {
 		return err
 	}
@@ -219,7 +226,7 @@ func fromTar(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put pu
 			return nil
 		}
 		if err != nil {
-			return tarError(tarName(source), first, err)
+			return tarError(source.name(), first, err)
 		}
 		m := contentEntry.FindStringSubmatch(path.Clean(h.Name))
 		if m == nil || h.Typeflag != tar.TypeReg {

@@ -16,6 +16,7 @@ import (
 	"kist/admin/console"
 	"kist/admin/exit"
 	"kist/blobs"
+	"kist/blobs/sealed"
 	"kist/kv"
 	"kist/kv/journal"
 	"kist/kv/record"
@@ -29,6 +30,7 @@ type Job struct {
 	Stderr  io.Writer    // shows progress
 	Log     *slog.Logger // gets what does no harm to the result
 	Remote  blobs.Remote // may have contents that the data directory lacks; may be nil
+	Key     *sealed.Key  // seals the tar of Backup; may be nil
 	// Ended is asked while files are read and copied: its error ends the operation. Nil means never.
 	Ended func() error
 }

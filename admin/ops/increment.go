@@ -94,7 +94,7 @@ func (f *former) link(j Job, to *blobs.Store, ref blobs.Ref, n int64) (bool, err
 func (j Job) Rehearse(backup, into, digest string) error {
 	there := j
 	there.Dir, there.Scratch, there.Remote = into, "", nil
-	done, err := there.Restore(backup, nil)
+	done, err := there.Restore(Source{Path: backup})
 	if err != nil {
 		return err
 	}

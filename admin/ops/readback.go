@@ -31,15 +31,23 @@ func (b *snapshot) check(path string) error {
 
 // checkTar reads a tar back.
 func (b *snapshot) checkTar(r io.Reader) error {
+	source := Source{Path: "-", Stdin: r, Key: b.job.Key, Sealed: b.job.Key != nil}
+	tar, err := source.open()
+	if err != nil {
+		return err
+	}
 	aside := filepath.Join(b.scratch, "check")
 	if err := os.Mkdir(aside, 0o700); err != nil {
 		return err
 	}
 	files := 0
-	if err := unpack(r, "the tar", filepath.Join(aside, "journal"), func(ref blobs.Ref, r io.Reader) error {
+	if err := unpack(tar, "the tar", filepath.Join(aside, "journal"), func(ref blobs.Ref, r io.Reader) error {
 		files++
 		return blobs.CheckBytes(ref, r)
 	}); err != nil {
+		return err
+	}
+	if err := tar.end(); err != nil {
 		return err
 	}
 	if files != b.result.Files {

@@ -79,15 +79,24 @@ func (j Job) VerifyRemote(ctx context.Context, remote blobs.Remote, full bool) (
 }
 
 // Remote checks an object store at an address: that it can be written to and read, how
-// fast it is, its clock, whether one writer wins, and whether it removes objects.
-func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
+// fast it is, its clock, whether one writer wins, and whether it removes objects. ends are the store by each of
+// its addresses, and b is the bucket. It returns false if the store must not be used as it was named.
+func (d *Checkup) Remote(
+	ctx context.Context, address string, store blobs.Remote, ends []blobs.Remote, b *s3.Bucket,
+) (usable bool) {
 	what := "object store"
 	const small, large, slow, skew = 1 << 10, 8 << 20, time.Second, time.Minute
-	few, err := ship.Probe(ctx, b, small)
+	few, err := ship.Probe(ctx, store, small)
+	unfit := (*blobs.Unfit)(nil)
+	if errors.As(err, &unfit) {
+		problem, change, _ := strings.Cut(unfit.Text, "; ")
+		d.Add(Problem, what, fmt.Sprintf("%s: %s", address, problem), change)
+		return false
+	}
 	if err != nil {
 		d.Add(Problem, what, fmt.Sprintf("%s: %v", address, err),
 			"look at --store, --store-endpoint and the key; kist must list, read, write and remove objects there")
-		return
+		return true
 	}
 
 	text := fmt.Sprintf("%s takes 1 kB in %s and returns it in %s",
@@ -97,7 +106,7 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 	} else {
 		d.OK(what, "%s", text)
 	}
-	if many, err := ship.Probe(ctx, b, large); err != nil {
+	if many, err := ship.Probe(ctx, store, large); err != nil {
 		d.Add(Problem, what, fmt.Sprintf("it does not take %s: %v", console.Bytes(large), err),
 			"make room there; the protocol does not say how much is left")
 	} else {
@@ -114,10 +123,6 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 		d.OK(what, "its clock differs by less than a minute")
 	}
 
-	var ends []blobs.Remote
-	for _, one := range b.Endpoints() {
-		ends = append(ends, one)
-	}
 	switch exact, err := ship.Race(ctx, ends...); {
 	case err != nil:
 		d.Add(Problem, what, fmt.Sprintf("it failed when 16 writers wrote one object at once: %v", err),
@@ -140,6 +145,7 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 	default:
 		d.OK(what, "no lifecycle rule removes objects")
 	}
+	return true
 }
 
 // History reads everything in an object store that a restore would read, and says what a

@@ -15,18 +15,19 @@ import (
 	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/disk"
+	"kist/blobs/sealed"
 	"kist/kv"
 	"kist/kv/ship"
 	"kist/kv/workcopy"
 )
 
 // Restore puts a backup or a copy of a data directory into the data directory, which
-// must be empty or missing. source is a folder, a tar, or "-" for a tar on stdin.
+// must be empty or missing.
 // Everything is restored into a folder inside the data directory first and moved
 // into place when it is whole. If files are missing from the source, the result
 // lists them and err is nil.
-func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
-	return j.restore(func(work string) (*snapshot, error) { return j.fill(source, stdin, work) })
+func (j Job) Restore(from Source) (*BackedUp, error) {
+	return j.restore(func(work string) (*snapshot, error) { return j.fill(from, work) })
 }
 
 // Fetch is Restore from an object store: its data as it was at an instant, or the latest
@@ -209,7 +210,7 @@ func requireEmpty(dir string) error {
 }
 
 // fill makes a data directory in the folder work from the source, and reads it.
-func (j Job) fill(source string, stdin io.Reader, work string) (*snapshot, error) {
+func (j Job) fill(source Source, work string) (*snapshot, error) {
 	content, err := blobs.Open(filepath.Join(work, "blobs"))
 	if err != nil {
 		return nil, err
@@ -219,10 +220,14 @@ func (j Job) fill(source string, stdin io.Reader, work string) (*snapshot, error
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return nil, err
 	}
-	if info, err := os.Stat(source); err == nil && info.IsDir() {
-		return j.fillFromFolder(source, work, scratch, content)
+	folder, err := source.folder()
+	if err != nil {
+		return nil, err
 	}
-	return j.fillFromTar(source, stdin, work, scratch, content)
+	if folder {
+		return j.fillFromFolder(source.Path, work, scratch, content)
+	}
+	return j.fillFromTar(source, work, scratch, content)
 }
 
 func (j Job) fillFromFolder(source, work, scratch string, content *blobs.Store) (_ *snapshot, err error) {
@@ -252,10 +257,8 @@ func (j Job) fillFromFolder(source, work, scratch string, content *blobs.Store) 
 	return b, nil
 }
 
-func (j Job) fillFromTar(
-	source string, stdin io.Reader, work, scratch string, content *blobs.Store,
-) (*snapshot, error) {
-	if err := j.unpackTo(source, stdin, work, content); err != nil {
+func (j Job) fillFromTar(source Source, work, scratch string, content *blobs.Store) (*snapshot, error) {
+	if err := j.unpackTo(source, work, content); err != nil {
 		return nil, err
 	}
 	b, err := j.freeze(work, scratch)
@@ -280,10 +283,10 @@ func (j Job) fillFromTar(
 }
 
 // unpackTo writes the journal of a tar into the folder work, and its files to content.
-func (j Job) unpackTo(source string, stdin io.Reader, work string, content *blobs.Store) error {
-	in, err := openTar(source, stdin)
+func (j Job) unpackTo(source Source, work string, content *blobs.Store) error {
+	in, err := source.open()
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Absent("backup at", source)
+		return exit.Absent("backup at", source.Path)
 	}
 	if err != nil {
 		return err
@@ -292,11 +295,15 @@ func (j Job) unpackTo(source string, stdin io.Reader, work string, content *blob
 	p := j.progress("Reading the backup", 0)
 	defer p.End()
 	to := filepath.Join(work, "journal")
-	return unpack(io.TeeReader(in, p), tarName(source), to, func(ref blobs.Ref, r io.Reader) error {
+	err = unpack(io.TeeReader(in, p), source.name(), to, func(ref blobs.Ref, r io.Reader) error {
 		err := keep(content, ref, r)
-		if errors.Is(err, blobs.ErrDamaged) { // it is listed as missing later
+		if errors.Is(err, blobs.ErrDamaged) && !errors.Is(err, sealed.ErrAltered) { // it is listed as missing later
 			return nil
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return in.end()
 }

@@ -15,6 +15,7 @@ import (
 	"kist/admin/console"
 	"kist/blobs"
 	"kist/blobs/disk"
+	"kist/blobs/sealed"
 	"kist/kv/datadir"
 	"kist/kv/journal"
 )
@@ -30,7 +31,22 @@ func (b *snapshot) toTar(dest string) error {
 	}, func(f *os.File) error { return b.checkTar(f) })
 }
 
+// writeTar writes a tar, and seals it if there is a key.
 func (b *snapshot) writeTar(w io.Writer) error {
+	if b.job.Key == nil {
+		return b.writePlainTar(w)
+	}
+	to, err := b.job.Key.NewWriter(w)
+	if err != nil {
+		return err
+	}
+	if err := b.writePlainTar(to); err != nil {
+		return err // without an end nobody takes it for whole
+	}
+	return to.Close()
+}
+
+func (b *snapshot) writePlainTar(w io.Writer) error {
 	t := tar.NewWriter(w)
 	now := time.Now().Truncate(time.Second)
 	put := func(name string, n int64, r io.Reader) error {
@@ -95,28 +111,14 @@ var (
 // nothing could be read.
 func tarError(name string, first bool, err error) error {
 	switch cut := errors.Is(err, io.ErrUnexpectedEOF); {
+	case errors.Is(err, sealed.ErrAltered):
+		return fmt.Errorf("%s was altered, or it ends too early; copy it once more, or use another backup", name)
 	case first && (cut || errors.Is(err, tar.ErrHeader)):
 		return fmt.Errorf("%s is not a tar; if it is compressed, unpack it first", name)
 	case cut:
 		return fmt.Errorf("%s ends too early; copy it once more, or use another backup", name)
 	}
 	return fmt.Errorf("cannot read the tar %s: %w", name, err)
-}
-
-// tarName returns what messages call the tar at source.
-func tarName(source string) string {
-	if source == "-" {
-		return "standard input"
-	}
-	return source
-}
-
-// openTar opens the tar at source. It must be closed, which leaves stdin open.
-func openTar(source string, stdin io.Reader) (io.ReadCloser, error) {
-	if source == "-" {
-		return io.NopCloser(stdin), nil
-	}
-	return os.Open(source)
 }
 
 // unpack writes the journal of a tar into a folder and calls content with each
@@ -175,7 +177,7 @@ func unpack(r io.Reader, name, folder string, content func(blobs.Ref, io.Reader)
 		} else {
 			err = store(m[2])
 		}
-		if errors.Is(err, io.ErrUnexpectedEOF) {
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, sealed.ErrAltered) {
 			return tarError(name, false, err)
 		}
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/s3"
+	"kist/blobs/sealed"
 	"kist/kv/ship"
 )
 
@@ -17,11 +18,43 @@ type AccessFlags struct {
 	StoreEndpoint []string `placeholder:"URL" help:"URL of the object store, such as https://s3.example.org; AWS if absent. If the store has several, separate them with commas: when one fails, the next is used."`
 	StoreRegion   string   `default:"us-east-1" placeholder:"REGION" help:"The region of the object store."`
 	StoreKeyID    string   `name:"store-key-id" placeholder:"ID" help:"The id of the key for the object store. If absent, it comes from the usual AWS_ variables and files."`
+	StoreKeyFile  string   `placeholder:"FILE" help:"The key file that encrypts everything before it leaves for the object store. kist store key makes one."`
 	StoreSecret   string   `placeholder:"SECRET" help:"The secret of that key. Put it into a file that KIST_STORE_SECRET_FILE names instead: other users can see the command line."`
 }
 
-// Open returns the bucket that an address such as s3://bucket/prefix names.
-func (f *AccessFlags) Open(address string) (*s3.Bucket, error) {
+// A Store is an object store, with encryption if there is a key file. A request fails with a blobs.Unfit if
+// what is there does not fit the key.
+type Store struct {
+	blobs.Remote
+	Ends   []blobs.Remote // the same store by each of its addresses
+	Bucket *s3.Bucket     // what the Remote is in front of
+}
+
+// Open returns the store at an address such as s3://bucket/prefix. Its bucket must be closed.
+func (f *AccessFlags) Open(address string) (*Store, error) {
+	b, err := f.Plain(address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Bucket: b}
+	var ends []blobs.Remote
+	for _, one := range b.Endpoints() {
+		ends = append(ends, one)
+	}
+	if f.StoreKeyFile == "" {
+		s.Remote, s.Ends = sealed.Plain(b, ends...)
+		return s, nil
+	}
+	key, err := sealed.ReadKey(f.StoreKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	s.Remote, s.Ends = sealed.New(key, b, ends...)
+	return s, nil
+}
+
+// Plain returns the bucket at an address such as s3://bucket/prefix, as it is.
+func (f *AccessFlags) Plain(address string) (*s3.Bucket, error) {
 	b, err := s3.Open(s3.Options{
 		URL: address, Endpoints: f.StoreEndpoint, Region: f.StoreRegion, KeyID: f.StoreKeyID, Secret: f.StoreSecret,
 	})
@@ -43,11 +76,11 @@ func (f *RemoteFlags) Remote() (remote blobs.Remote, release func(), err error) 
 	if f.Store == "" {
 		return nil, func() {}, nil
 	}
-	b, err := f.AccessFlags.Open(f.Store)
+	s, err := f.AccessFlags.Open(f.Store)
 	if err != nil {
 		return nil, nil, err
 	}
-	return b, b.Close, nil
+	return s, s.Bucket.Close, nil
 }
 
 // StoreFlags choose an object store that everything is copied to.
@@ -74,13 +107,14 @@ func (f *StoreFlags) Open(
 	case f.Store == "":
 		return o, func() {}, nil
 	}
-	b, err := f.AccessFlags.Open(f.Store)
+	s, err := f.AccessFlags.Open(f.Store)
 	if err != nil {
 		return o, nil, err
 	}
-	return shipping(b, f.Store, ship.Options{
+	return ship.Options{
+		Remote: s, Endpoints: s.Ends, Address: strings.TrimRight(f.Store, "/"),
 		Evicts: evicts, TakeOver: f.TakeOver, Sync: f.StoreMode == "sync", History: history, URL: base, Log: log,
-	}), b.Close, nil
+	}, s.Bucket.Close, nil
 }
 
 // given names the flags or variables that were set and have no effect without an object
@@ -92,6 +126,7 @@ func (f *StoreFlags) given(evicts bool, history time.Duration) string {
 		set  bool
 	}{
 		{"store-endpoint", len(f.StoreEndpoint) > 0},
+		{"store-key-file", f.StoreKeyFile != ""},
 		{"store-mode", f.StoreMode != "async"},
 		{"take-over", f.TakeOver},
 		{"store-history", history != defaultHistory},
@@ -106,13 +141,4 @@ func (f *StoreFlags) given(evicts bool, history time.Duration) string {
 		}
 	}
 	return strings.Join(all, " and ")
-}
-
-// shipping returns the options with the bucket.
-func shipping(b *s3.Bucket, address string, o ship.Options) ship.Options {
-	o.Remote, o.Address = b, strings.TrimRight(address, "/")
-	for _, one := range b.Endpoints() {
-		o.Endpoints = append(o.Endpoints, blobs.Remote(one))
-	}
-	return o
 }

@@ -183,7 +183,8 @@ func (s *sealing) chunk(number int64) ([]byte, error) {
 	}
 	s.mu.Unlock()
 
-	plain := make([]byte, min(chunkBytes, s.size-number*chunkBytes), sealedMost)
+	size := min(chunkBytes, s.size-number*chunkBytes)
+	plain := make([]byte, size, size+tagBytes)
 	n, err := s.body.ReadAt(plain, number*chunkBytes)
 	if n < len(plain) {
 		return nil, cmp.Or(err, io.ErrUnexpectedEOF)

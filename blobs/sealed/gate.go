@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"strings"
 	"sync/atomic"
 
 	"kist/blobs"
@@ -55,14 +56,14 @@ const (
 
 // checkSealed fails if the remote has a plain store, or one of another key.
 func checkSealed(ctx context.Context, in blobs.Remote, key *Key) error {
-	state, err := look(ctx, in, key)
+	state, err := Look(ctx, in, key)
 	if err != nil {
 		return err
 	}
 	switch {
-	case state.plain && (state.sealed || state.meta == sealedMeta):
+	case state.Plain && (state.Sealed || state.Done):
 		return &blobs.Unfit{Text: isHalf}
-	case state.plain:
+	case state.Plain:
 		return &blobs.Unfit{Text: isPlain}
 	}
 	return nil
@@ -74,11 +75,11 @@ func checkPlain(ctx context.Context, in blobs.Remote) error {
 	if err != nil {
 		return err
 	}
-	has, err := some(ctx, in, folder)
+	has, err := firstAfter(ctx, in, folder, behindContents)
 	if err != nil {
 		return err
 	}
-	if has || meta == sealedMeta {
+	if has != "" || meta == sealedMeta {
 		return &blobs.Unfit{Text: isSealed}
 	}
 	return nil
@@ -93,21 +94,21 @@ const (
 	sealedMeta
 )
 
-// state is what a remote has.
-type state struct {
-	meta   metaKind
-	plain  bool // plain slots, or the meta of a plain store
-	sealed bool // objects in the folder
+// A State is what a remote has.
+type State struct {
+	Plain  bool // a plain store, or a part of one
+	Sealed bool // sealed objects
+	Done   bool // the meta is sealed: the plain store is not needed any more
 }
 
-// look returns what the remote has. It fails if what is sealed there was sealed with another key. What is
+// Look returns what the remote has. It fails if what is sealed there was sealed with another key. What is
 // damaged is for those who read it: two objects must say that the key is another one, if there are two.
-func look(ctx context.Context, in blobs.Remote, key *Key) (s state, err error) {
+func Look(ctx context.Context, in blobs.Remote, key *Key) (s State, err error) {
 	kind, head, err := readMeta(ctx, in)
 	if err != nil {
 		return s, err
 	}
-	slots, err := some(ctx, in, logPrefix)
+	slots, err := plainSlots(ctx, in)
 	if err != nil {
 		return s, err
 	}
@@ -115,13 +116,24 @@ func look(ctx context.Context, in blobs.Remote, key *Key) (s state, err error) {
 	if err != nil {
 		return s, err
 	}
-	s = state{meta: kind, sealed: first != "", plain: slots || kind == plainMeta && first == ""}
+	used, err := firstAfter(ctx, in, folder, behindContents)
+	if err != nil {
+		return s, err
+	}
+	moving, err := firstOf(ctx, in, folder+Moving)
+	if err != nil {
+		return s, err
+	}
+	s = State{
+		Sealed: first != "", Done: kind == sealedMeta,
+		Plain: slots || moving != "" || kind == plainMeta && used == "",
+	}
 
 	var heads [][]byte
 	if kind == sealedMeta {
 		heads = append(heads, head)
 	}
-	if s.sealed {
+	if s.Sealed {
 		head, err = readStart(ctx, in, first, int64(headBytes))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s, err
@@ -157,19 +169,49 @@ func readMeta(ctx context.Context, in blobs.Remote) (kind metaKind, head []byte,
 	return plainMeta, head, nil
 }
 
-// some reports whether the remote has an object with a prefix.
-func some(ctx context.Context, in blobs.Remote, prefix string) (bool, error) {
-	name, err := firstOf(ctx, in, prefix)
-	return name != "", err
+// plainSlots reports whether the remote has plain slots. The first object of the log may be a Tombstone.
+func plainSlots(ctx context.Context, in blobs.Remote) (bool, error) {
+	name, err := firstOf(ctx, in, logPrefix)
+	if err != nil || name == "" {
+		return false, err
+	}
+	head, err := readStart(ctx, in, name, int64(headBytes))
+	if errors.Is(err, fs.ErrNotExist) { // it was removed a moment ago
+		return true, nil
+	}
+	return !IsSealed(head), err
 }
+
+// Tombstone is what stays under the name of the last plain slot, so that a server which has slept since puts none
+// there. It says nothing.
+func (k *Key) Tombstone() []byte { return k.head(randomSalt()) }
 
 // firstOf returns the first name with a prefix; "" if there is none.
 func firstOf(ctx context.Context, in blobs.Remote, prefix string) (string, error) {
-	for o, err := range in.After(ctx, prefix, "") {
+	return firstAfter(ctx, in, prefix, "")
+}
+
+// firstAfter returns the first name with a prefix that comes after a name; "" if there is none.
+func firstAfter(ctx context.Context, in blobs.Remote, prefix, name string) (string, error) {
+	for o, err := range in.After(ctx, prefix, name) {
 		return o.Name, err
 	}
 	return "", nil
 }
+
+// behindContents comes after the names of sealed contents, and before other sealed names. Contents may be there
+// while the plain store is still in use: see Beside.
+const behindContents = folder + "blobs0"
+
+// Beside returns a Remote for the encrypted store that is being made beside a plain one. It may have contents
+// while servers use the plain one. Once it has anything else, none starts on the plain one.
+func Beside(key *Key, to blobs.Remote) *Remote {
+	g := newGate(func(ctx context.Context) error { return nil })
+	return &Remote{gate: g, to: to, key: key, most: listedAtOnce}
+}
+
+// Moving is the name of an object that keeps servers off a plain store which is becoming an encrypted one.
+const Moving = "moving"
 
 // plain is a remote that must not be a sealed store.
 type plain struct {
@@ -192,7 +234,16 @@ func (r *plain) Put(ctx context.Context, name string, body io.ReaderAt, size int
 	if err := r.pass(ctx); err != nil {
 		return err
 	}
-	return r.to.Put(ctx, name, body, size)
+	err := r.to.Put(ctx, name, body, size)
+	if !errors.Is(err, fs.ErrExist) || !strings.HasPrefix(name, logPrefix) {
+		return err
+	}
+	// Another server's slot, or a Tombstone.
+	unfit := (*blobs.Unfit)(nil)
+	if errors.As(r.check(ctx), &unfit) {
+		return unfit
+	}
+	return err
 }
 
 // Get is described at blobs.Remote.

@@ -116,8 +116,8 @@ func (r *Remote) Put(ctx context.Context, name string, body io.ReaderAt, size in
 
 	from, n := io.ReaderAt(s), SizeOf(size)
 	if size <= inMemory {
-		b, err := io.ReadAll(io.NewSectionReader(s, 0, n))
-		if err != nil {
+		b := make([]byte, n)
+		if _, err := s.ReadAt(b, 0); err != nil {
 			return err
 		}
 		from = bytes.NewReader(b)

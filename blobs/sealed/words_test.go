@@ -81,7 +81,10 @@ func TestFromWords(t *testing.T) {
 		{"a letter too many", with(0, words[0]+"x"), "did you mean " + words[0] + "?"},
 		{"a letter is wrong", with(9, "zono"), `did you mean zone or zoo?`},
 		{"another word", with(11, "zoo"), "word 12 is wrong: it is zoo, and should be " + words[11]},
-		{"two in the wrong order", strings.Join(swapped, " "), "words 4 and 5 are in the wrong order: it should be " + words[3]},
+		{
+			"two in the wrong order", strings.Join(swapped, " "),
+			"words 4 and 5 are in the wrong order: it should be " + words[3],
+		},
 		{"two other words", strings.Replace(with(11, "zoo"), words[1], "zebra", 1), "at least two"},
 		{"a cut line", s.Text()[:40], "not a key file"},
 	} {

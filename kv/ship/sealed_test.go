@@ -176,7 +176,7 @@ func TestEncryptedWriters(t *testing.T) {
 	is.True(strings.Contains(s.Status().Failure.Error(), "has taken over"))
 }
 
-// Files that are missing in an encrypted store, or have another size there, are sent again, and what nothing needs is removed.
+// What nothing needs is removed from an encrypted store, too.
 func TestEncryptedContents(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -187,10 +187,8 @@ func TestEncryptedContents(t *testing.T) {
 	}
 	names := func() []string { return p.m.names("sealed/blobs/") }
 	is.Equal(len(names()), 20)
-	before := p.now()
-	for i, ref := range refs[:10] {
+	for _, ref := range refs[:10] {
 		p.remove(ref, true)
-		is.True(i >= 0)
 	}
 	for range 3 {
 		p.pass(time.Hour)
@@ -204,5 +202,4 @@ func TestEncryptedContents(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(got.State, at)
 	is.Equal(len(p.m.names("sealed/from/")), 1)
-	is.Equal(len(before.refs), 20)
 }

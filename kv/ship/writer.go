@@ -278,6 +278,9 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 type takenError struct{ url string }
 
 func (e *takenError) Error() string {
+	if e.url == encrypting {
+		return "kist store encrypt is encrypting it; when that has ended, start this server with --store-key-file"
+	}
 	return fmt.Sprintf("another server (%s) has taken over; use that one. "+
 		"To make this one the writer again, restore from the object store into an empty data directory, "+
 		"and start it with --take-over", cmp.Or(e.url, "of an unknown address"))
