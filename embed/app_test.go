@@ -21,7 +21,7 @@ func schemas(t *testing.T) map[string]schema {
 	var document struct {
 		Components struct{ Schemas map[string]schema }
 	}
-	is.New(t).NoErr(json.Unmarshal(OpenAPI, &document))
+	is.New(t).NoErr(json.Unmarshal(OpenAPI(), &document))
 	return document.Components.Schemas
 }
 

@@ -463,7 +463,7 @@ func TestOpenAPI(t *testing.T) {
 		OpenAPI string
 		Servers []struct{ URL string }
 	}
-	is.NoErr(json.Unmarshal(OpenAPI, &schema))
+	is.NoErr(json.Unmarshal(OpenAPI(), &schema))
 	is.Equal(schema.OpenAPI, "3.0.3")
 	is.Equal(schema.Servers[0].URL, "{base_url}")
 }

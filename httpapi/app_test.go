@@ -147,7 +147,7 @@ func TestFormsMatchTheDocument(t *testing.T) {
 	var document struct {
 		Components struct{ Schemas map[string]schema }
 	}
-	is.NoErr(json.Unmarshal(embed.OpenAPI, &document))
+	is.NoErr(json.Unmarshal(embed.OpenAPI(), &document))
 	all := document.Components.Schemas
 	var came struct{ Kinds []record.View }
 	text := startData.FindSubmatch(browse(apitest.Start(t), "/").Want(200).Body)[1]

@@ -25,7 +25,7 @@ type served struct {
 }
 
 func serveDocument(base, version string) (*served, error) {
-	v := &served{plain: embed.OpenAPI}
+	v := &served{plain: embed.OpenAPI()}
 	for placeholder, text := range map[string]string{Placeholder: base, VersionPlaceholder: version} {
 		quoted, err := json.Marshal(text)
 		if err != nil {

@@ -287,7 +287,7 @@ func (a *App) Do(q Request) *Answer {
 
 // Document is the shipped document, read once.
 var Document = sync.OnceValues(func() (*openapi3.T, error) {
-	return openapi3.NewLoader().LoadFromData(embed.OpenAPI)
+	return openapi3.NewLoader().LoadFromData(embed.OpenAPI())
 })
 
 var (

@@ -30,7 +30,7 @@ type judge struct {
 }
 
 var TheJudge = sync.OnceValues(func() (*judge, error) {
-	text := bytes.ReplaceAll(embed.OpenAPI, []byte(httpapi.Placeholder), []byte("https://kist.example.org"))
+	text := bytes.ReplaceAll(embed.OpenAPI(), []byte(httpapi.Placeholder), []byte("https://kist.example.org"))
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 func TestOpenAPITellsOfConditions(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	doc, err := openapi3.NewLoader().LoadFromData(embed.OpenAPI)
+	doc, err := openapi3.NewLoader().LoadFromData(embed.OpenAPI())
 	is.NoErr(err)
 	for _, name := range []string{"Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since"} {
 		is.True(doc.Paths.Value(RequestsPath+"/{id}/queue/{itemId}/content").Get.Parameters.GetByInAndName("header", name) != nil)
