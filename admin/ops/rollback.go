@@ -10,7 +10,6 @@ import (
 
 	"kist/admin/console"
 	"kist/blobs"
-	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
 	"kist/kv/workcopy"
@@ -157,11 +156,10 @@ func (b *snapshot) takeFormer(from *journal.Journal, f journal.Former) error {
 	return b.inspect(b.scratch)
 }
 
-// linkAll gives each content of the snapshot a second name below the folder work, or copies it if
-// that is on another disk. Each is read.
+// linkAll gives each content of the snapshot to content, as a second name of the same file, or as a
+// copy if that is on another disk. Each is read.
 func (b *snapshot) linkAll(work string, content *blobs.Store) error {
 	apart := false // no links are possible
-	folders := map[string]bool{}
 	err := b.each("Taking the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
 		if _, fetched := b.carries(ref); fetched || apart {
 			return false, b.copyContent(content, ref, p)
@@ -169,14 +167,8 @@ func (b *snapshot) linkAll(work string, content *blobs.Store) error {
 		if err := b.blobs.Check(ref); err != nil {
 			return false, err
 		}
-		at := filepath.FromSlash(ref.RemoteName())
-		folder := filepath.Dir(filepath.Join(work, at))
-		if err := disk.MakeFolder(folder); err != nil {
-			return false, err
-		}
-		err := os.Link(filepath.Join(b.job.Dir, at), filepath.Join(work, at))
+		err := content.Link(ref, n, b.blobs)
 		if err == nil {
-			folders[folder] = true
 			p.Add(n)
 			return true, nil
 		}
@@ -192,10 +184,5 @@ func (b *snapshot) linkAll(work string, content *blobs.Store) error {
 	if err != nil {
 		return err
 	}
-	for folder := range folders {
-		if err := syncFolder(folder); err != nil {
-			return err
-		}
-	}
-	return nil
+	return content.SyncNames()
 }
