@@ -130,8 +130,12 @@ func (s standing) choices(begun string) []choice {
 	case s.flag != nil:
 		return values(s.flag.Value)
 	case strings.HasPrefix(begun, "-"):
+		command := s.command
+		if command.DefaultCmd != nil {
+			command = command.DefaultCmd // whose word may be left out
+		}
 		name, _, given := strings.Cut(begun, "=")
-		for _, f := range flagsOf(s.command) {
+		for _, f := range flagsOf(command) {
 			flag := "--" + f.Name
 			switch {
 			case !given:
@@ -152,6 +156,8 @@ func (s standing) choices(begun string) []choice {
 		return values(s.command.Positional[s.given])
 	case s.given > 0:
 		return nil
+	case s.command.DefaultCmd != nil && begun == "":
+		return nil // the argument of the command whose word may be left out, such as a file
 	}
 
 	for _, child := range s.command.Children {

@@ -51,6 +51,8 @@ func TestComplete(t *testing.T) {
 		"comp":                          "completion", // what the shell itself runs is hidden
 		"help back":                     "backups",
 		"backup ":                       "", // the shell offers files
+		"backup i":                      "init",
+		"backup --dat":                  "--data-dir",
 		"nonsense ":                     "",
 		"user remove ann --data":        "--data-dir",
 	} {
