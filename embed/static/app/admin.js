@@ -56,9 +56,8 @@ function checkFiles({ damagedTotal, missingTotal, checkedAt }) {
 }
 
 function checkBackup(last, scheduled) {
-  if (scheduled?.error) return ['problem', scheduled.error];
   const fresh = last && Date.now() - Date.parse(last) < oldBackup;
-  return [fresh ? 'ok' : 'warning', last ? ago(last) : t('instance.never')];
+  return [scheduled?.error ? 'problem' : fresh ? 'ok' : 'warning', last ? ago(last) : t('instance.never')];
 }
 
 function checkStore(store) {

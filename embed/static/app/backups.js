@@ -9,6 +9,8 @@ import { base, downloadLink, view } from './session.js';
 
 const exact = (time) => new Date(time).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' });
 
+const inList = (time) => new Date(time).toLocaleString(locale, { dateStyle: 'short', timeStyle: 'short' });
+
 const units = { d: 'backups.days', w: 'backups.weeks', m: 'backups.months', y: 'backups.years' };
 
 // kept says in words how many backups stay: "7d,4w" is 7 days, 4 weeks.
@@ -43,7 +45,7 @@ function backupRow(b) {
   const row = h('li.item.plain', {},
     h('span.pic', {}, icon(b.ok ? 'check' : 'close')),
     h('div.what', {},
-      h('span.name', {}, exact(b.at)),
+      h('span.name', { title: exact(b.at) }, inList(b.at)),
       h('div.meta', {},
         h(b.ok ? 'span.badge.on' : 'span.badge.warn', {}, t(b.ok ? 'backups.good' : 'backups.bad')),
         b.size > 0 && h('span', {}, bytes(b.size)),
@@ -73,7 +75,7 @@ function restore(b) {
   openForm({
     title: t('backups.restoreTitle', { when: exact(b.at) }), text: t('backups.restoreText'),
     button: t('common.copy'),
-    fields: [{ name: 'command', label: t('backups.command'), readonly: true }], values: { command },
+    fields: [{ name: 'command', label: t('backups.command'), type: 'text', readonly: true }], values: { command },
     run: async () => { toast(await copyText(command) ? t('backups.copied') : command); },
   });
 }

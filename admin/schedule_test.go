@@ -1,0 +1,96 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// scheduled lists the backups of a folder.
+func (p *place) scheduled(folder string) (all []struct {
+	Path string
+	OK   bool
+},
+) {
+	p.t.Helper()
+	if err := json.Unmarshal([]byte(p.must("backup", "list", folder, "--json")), &all); err != nil {
+		p.t.Fatal(err)
+	}
+	return all
+}
+
+// The disk dies, and what the handbook says brings everything back from the folder of backups.
+func TestRestoreDrill(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	folder := p.path("backup")
+	p.must("backup", "init", folder)
+	s := p.serve("--backup-to", folder)
+	p.until("there is a backup", func() bool { return len(p.scheduled(folder)) == 1 })
+	s.stop()
+	is.True(p.scheduled(folder)[0].OK)
+	is.NoErr(os.RemoveAll(p.data()))
+
+	text := session(t, "embed/help/backups.md")
+	text = strings.ReplaceAll(text, "/mnt/backup/kist", folder)
+	out := p.play(text+"\nuntil [ -e kist-data/kist.sock ]; do :; done\nkist user list", "KIST_LISTEN="+p.addr)
+	is.True(strings.Contains(out, "ann"))
+	is.True(strings.Contains(out, "good"))
+	status, _ := p.get("/readyz", "")
+	is.Equal(status, 200)
+}
+
+// A folder that is not marked is refused at the first start. Later its disk may only be missing: the server starts, says
+// so, and writes nothing there.
+func TestUnmarkedFolder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	folder := p.path("backup")
+	is.NoErr(os.Mkdir(folder, 0o700))
+	refused := p.run("", "serve", "--backup-to", folder)
+	is.Equal(refused.code, 1)
+	is.True(strings.Contains(refused.err, "kist backup init "+folder))
+
+	p.must("backup", "init", folder)
+	p.must("backup", "init", folder) // once more does no harm
+	s := p.serve("--backup-to", folder)
+	p.until("there is a backup", func() bool { return len(p.scheduled(folder)) == 1 })
+	s.stop()
+	is.NoErr(os.RemoveAll(folder))
+	is.NoErr(os.Mkdir(folder, 0o700))
+	s = p.serve("--backup-to", folder)
+	status, _ := p.get("/readyz", "")
+	is.Equal(status, 200)
+	s.stop()
+	left, err := filepath.Glob(filepath.Join(folder, "*"))
+	is.NoErr(err)
+	is.Equal(len(left), 0)
+}
+
+// kist backup DEST works with and without the word to; init and list are its other commands.
+func TestBackupWords(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	p.must("backup", p.path("one"))
+	p.must("backup", "to", p.path("two"))
+	p.must("backup", p.path("three.tar"), "--json")
+	p.must("backup", "./init")
+	is.True(p.exists(p.path("init", "journal")))
+	is.True(strings.Contains(p.must("backup", "list", p.path("one")), "There are no backups"))
+	for code, words := range map[int][]string{
+		3: {"list", p.path("nowhere")}, 2: {"list"}, 1: {"init", p.path("one")},
+	} {
+		is.Equal(p.run("", append([]string{"backup"}, words...)...).code, code)
+	}
+	is.Equal(p.run("", "backup", "init", p.data("x")).code, 1)
+}
