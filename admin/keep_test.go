@@ -25,7 +25,7 @@ var keep = flag.String(
 // TestKeep makes a data directory with something of each kind and keeps it as test data, with what the
 // API says about it. Each version has one, from the last commit before its tag:
 //
-//	go test ./admin -run TestKeep -keep 1.2
+//	KIST_TESTS=all go test ./admin -run TestKeep -keep 1.2
 //
 // Add the name to the tests of kept directories then, with its format. The files are never made a
 // second time: a later program would make those of its own format. Without the flag a directory is made
