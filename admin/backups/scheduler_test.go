@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
@@ -422,4 +424,69 @@ func TestNoSchedule(t *testing.T) {
 	s.Run(t.Context())
 	is.True(s.Status() == nil)
 	is.True(slices.Equal(s.List(), nil))
+}
+
+// Many files are backed up twice, and restored, in a bounded piece of memory. The second backup copies none of them.
+func TestManyFiles(t *testing.T) {
+	needs.Time(t)
+	p := newPlace(t)
+	const files, batch = 10_000, 1000
+	p.change(func(s *kv.Store, _ *blobs.Store) {
+		for n := 0; n < files; n += batch {
+			p.NoErr(s.Update(func(tx *kv.Tx) error {
+				for i := range batch {
+					if err := p.bare(tx, fmt.Sprint("file ", n+i)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+	})
+
+	most, asked := uint64(0), 0
+	measure := func() error {
+		asked++
+		if asked%500 == 0 {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapInuse)
+		}
+		return nil
+	}
+	for night := range 2 {
+		p.now = p.now.Add(24 * time.Hour)
+		job := p.options().Job
+		job.Ended = measure
+		r := &run{
+			folder: p.folder, job: quiet(job), keep: Keep{Days: 3}, zone: time.UTC, now: func() time.Time { return p.now },
+			log: job.Log, space: disk.Space, step: func(string) error { return nil },
+		}
+		p.NoErr(r.make())
+		p.Equal(len(r.all), night+1)
+	}
+	all := p.list()
+	p.True(sameFile(at(all[0].Path, "file 9999"), at(all[1].Path, "file 9999")))
+	p.True(strings.Contains(p.logged.String(), "files=10003 copied=0"))
+	t.Logf("%d MiB of memory at most", most>>20)
+	p.True(most < 64<<20)
+}
+
+// bare adds a file whose bytes are put into place without the steps that make them durable.
+func (p *place) bare(tx *kv.Tx, text string) error {
+	sum := sha256.Sum256([]byte(text))
+	path := at(p.data, text)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return err
+	}
+	f := record.NewForm(record.Files)
+	b := f.Body.(*record.File)
+	b.OriginalName, b.MimeType, b.SHA256, b.Size = text, "text/plain", hex.EncodeToString(sum[:]), int64(len(text))
+	_, err := catalog.Add(tx, catalog.Draft{
+		Owner: p.user, Kind: record.Files, Form: f, Content: &record.Content{Ref: sum, Size: int64(len(text))},
+	})
+	return err
 }

@@ -762,3 +762,33 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 		})
 	}
 }
+
+// A failed backup is told to the webhooks of administrators, and to no others.
+func TestBackupFailed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann := kvtest.User(t, s, "ann") // an administrator
+	var ben *people.User
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		ben, err = people.AddUser(tx, people.User{Name: "ben", Role: people.Member, Quota: -1})
+		return err
+	})
+	kvtest.HookFor(t, s, ann.ID, jobs.BackupFailed)
+	kvtest.HookFor(t, s, ann.ID, jobs.AllEvents)
+	kvtest.HookFor(t, s, ann.ID, jobs.ItemExpired)
+	kvtest.HookFor(t, s, ben.ID, jobs.AllEvents)
+	kvtest.HookFor(t, s, ben.ID, jobs.BackupFailed)
+	is.NoErr(jobs.TellBackupFailed(s, "There is no room left.", time.Time{}))
+	places, _ := kvtest.Due(t, s)
+	is.Equal(len(places), 2)
+	for _, p := range places {
+		is.Equal(p.Owner, ann.ID)
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			_, n, err := jobs.ReadDelivery(tx, p)
+			is.NoErr(err)
+			is.Equal(string(n.Data), `{"error":"There is no room left.","lastAt":null}`)
+			return nil
+		})
+	}
+}
