@@ -228,10 +228,28 @@ func walk(ctx context.Context, remote blobs.Remote, prefix string, fn func(blobs
 	})
 }
 
+// shared returns a writer that counts what several goroutines write to it.
+func (e *encryption) shared(what string) (w io.Writer, end func()) {
+	p := e.progress(what, 0)
+	return &sharedWriter{to: p}, p.End
+}
+
+type sharedWriter struct {
+	mu sync.Mutex // guards to
+	to io.Writer
+}
+
+// Write writes to the one below, one at a time.
+func (w *sharedWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(b)
+}
+
 // contents copies the contents that the encrypted store lacks.
 func (e *encryption) contents(ctx context.Context) error {
-	p := e.progress("Encrypting the files", 0)
-	defer p.End()
+	p, end := e.shared("Encrypting the files")
+	defer end()
 	e.bad = nil
 	err := each(ctx, e.from, ship.ContentPrefix, func(ctx context.Context, o blobs.Object) error {
 		err := e.content(ctx, o, p)
@@ -250,7 +268,7 @@ func (e *encryption) contents(ctx context.Context) error {
 }
 
 // content copies a content.
-func (e *encryption) content(ctx context.Context, o blobs.Object, p *console.Progress) error {
+func (e *encryption) content(ctx context.Context, o blobs.Object, p io.Writer) error {
 	ref, ok := refOf(o.Name)
 	if !ok {
 		return nil // not kist's
@@ -318,8 +336,8 @@ func (e *encryption) put(ctx context.Context, name string, body io.ReaderAt, siz
 
 // copyAll copies the objects of a prefix that the encrypted store lacks.
 func (e *encryption) copyAll(ctx context.Context, prefix string) error {
-	p := e.progress("Encrypting the records", 0)
-	defer p.End()
+	p, end := e.shared("Encrypting the records")
+	defer end()
 	return each(ctx, e.from, prefix, func(ctx context.Context, o blobs.Object) error {
 		if prefix == ship.LogPrefix && o.Size == int64(len(e.key.Tombstone())) { // no slot is so small
 			return nil
@@ -341,7 +359,7 @@ func (e *encryption) copyAll(ctx context.Context, prefix string) error {
 }
 
 // fetch reads a plain object into a file without a name.
-func (e *encryption) fetch(ctx context.Context, name string, p *console.Progress) (f *os.File, size int64, err error) {
+func (e *encryption) fetch(ctx context.Context, name string, p io.Writer) (f *os.File, size int64, err error) {
 	f, err = os.CreateTemp(e.dir, "")
 	if err != nil {
 		return nil, 0, err
@@ -369,8 +387,8 @@ func (e *encryption) fetch(ctx context.Context, name string, p *console.Progress
 
 // check reads back all of the encrypted store and compares it with the plain one.
 func (e *encryption) check(ctx context.Context) error {
-	p := e.progress("Reading back", 0)
-	defer p.End()
+	p, end := e.shared("Reading back")
+	defer end()
 	for _, prefix := range ship.Prefixes() {
 		err := each(ctx, e.from, prefix, func(ctx context.Context, o blobs.Object) error {
 			_, isContent := refOf(o.Name)
@@ -388,7 +406,7 @@ func (e *encryption) check(ctx context.Context) error {
 }
 
 // compare reads an object back.
-func (e *encryption) compare(ctx context.Context, o blobs.Object, prefix string, p *console.Progress) error {
+func (e *encryption) compare(ctx context.Context, o blobs.Object, prefix string, p io.Writer) error {
 	got, err := sum(ctx, e.to, o.Name, p)
 	ref, _ := refOf(o.Name)
 	if errors.Is(err, fs.ErrNotExist) && prefix == ship.ContentPrefix && e.leaves(ref) {
