@@ -67,6 +67,12 @@ func run(version, out, only string) (err error) {
 	if err != nil {
 		return err
 	}
+	for _, secret := range []string{"KIST_SIGN_KEY", "KIST_SIGN_PASSWORD"} { // programs that run below need no key
+		err := os.Unsetenv(secret)
+		if err != nil {
+			return err
+		}
+	}
 	err = makeEmpty(out)
 	if err != nil {
 		return err
