@@ -164,7 +164,7 @@ func SamePage(address string) string {
 	}
 	var kept []string
 	for part := range strings.SplitSeq(u.RawQuery, "&") {
-		if name, _, _ := strings.Cut(part, "="); part != "" && !tracks(name) {
+		if part != "" && !tracks(part) {
 			kept = append(kept, part)
 		}
 	}
@@ -233,14 +233,20 @@ var tracking = func() map[string]bool {
 	names := map[string]bool{}
 	for n := range strings.FieldsSeq(`fbclid gclid gclsrc dclid gbraid wbraid msclkid yclid twclid ttclid
 		li_fat_id igshid igsh mc_cid mc_eid mkt_tok vero_id oly_anon_id oly_enc_id _hsenc _hsmi __hstc __hssc __hsfp
-		srsltid si _openstat wickedid rb_clickid s_cid ml_subscriber ml_subscriber_hash`) {
+		srsltid _openstat wickedid rb_clickid s_cid ml_subscriber ml_subscriber_hash`) {
 		names[n] = true
 	}
 	return names
 }()
 
-func tracks(name string) bool {
+// tracks reports whether a parameter says who shares or follows a link. One called si is such a mark of video and music
+// sites, unless it is a number: that can choose a page.
+func tracks(part string) bool {
+	name, value, _ := strings.Cut(part, "=")
 	name = strings.ToLower(name)
+	if name == "si" {
+		return strings.Trim(value, "0123456789") != ""
+	}
 	return tracking[name] || strings.HasPrefix(name, "utm_")
 }
 

@@ -363,6 +363,7 @@ func TestSamePage(t *testing.T) {
 	is.True(record.SamePage("https://example.org/a%2Fb") != record.SamePage("https://example.org/a/b"))
 	is.True(record.SamePage("https://example.org/?a=b%26c") != record.SamePage("https://example.org/?a=b&c"))
 	is.True(record.SamePage("https://example.org/%2541") != record.SamePage("https://example.org/%41"))
+	is.True(record.SamePage("https://example.org/?si=1") != record.SamePage("https://example.org/?si=2"))
 	is.True(record.SamePage("https://example.org/?a=1&a=2") != record.SamePage("https://example.org/?a=2&a=1"))
 	for _, same := range [][2]string{
 		{"https://example.org/a?b=2&a=1", "https://example.org/a?a=1&b=2"},
