@@ -78,14 +78,18 @@ func (cmd *backupListCommand) Run(c *Call) error {
 	}
 	rows := [][]string{{"AT", "SIZE", "CHECKED", "STATE", "RESTORE"}}
 	listed := []listedBackup{}
+	now := time.Now()
 	for _, b := range all {
 		listed = append(listed, listedBackup{b.At, b.Size, b.Checked, b.OK(), b.Error, b.Path})
 		checked, state := "never", "good"
 		if !b.Checked.IsZero() {
 			checked = b.Checked.Local().Format(listLayout)
 		}
-		if !b.OK() {
+		switch {
+		case !b.OK():
 			state = b.Error
+		case b.Ahead(now):
+			state = "It is dated ahead: the clock was wrong."
 		}
 		rows = append(rows, []string{
 			b.At.Local().Format(listLayout), console.Bytes(b.Size), checked, console.Printable(state), "kist restore " + b.Path,

@@ -35,6 +35,13 @@ func TestRestoreDrill(t *testing.T) {
 	p.until("there is a backup", func() bool { return len(p.scheduled(folder)) == 1 })
 	s.stop()
 	is.True(p.scheduled(folder)[0].OK)
+
+	// A clock that was wrong has left one that looks like the newest, and it cannot be restored.
+	note, err := os.ReadFile(filepath.Join(p.scheduled(folder)[0].Path, "CHECKED"))
+	is.NoErr(err)
+	future := filepath.Join(folder, "2099-01-01T00-00-00Z")
+	is.NoErr(os.Mkdir(future, 0o700))
+	is.NoErr(os.WriteFile(filepath.Join(future, "CHECKED"), note, 0o600))
 	is.NoErr(os.RemoveAll(p.data()))
 
 	text := session(t, "embed/help/backups.md")

@@ -47,6 +47,22 @@ type Backup struct {
 // OK reports whether nothing is known to be wrong with it.
 func (b Backup) OK() bool { return b.Error == "" }
 
+// ahead is how far beyond the clock a backup may be dated.
+const ahead = time.Hour
+
+// Ahead reports whether a clock that was wrong has put the backup into the future.
+func (b Backup) Ahead(now time.Time) bool { return !b.At.Before(now.Add(ahead)) }
+
+// credible leaves out the backups that a wrong clock has put into the future. The others of all, the
+// newest first, stay in their order.
+func credible(all []Backup, now time.Time) []Backup {
+	i := slices.IndexFunc(all, func(b Backup) bool { return !b.Ahead(now) })
+	if i < 0 {
+		return nil
+	}
+	return all[i:]
+}
+
 // note is the content of the file CHECKED of a backup.
 type note struct {
 	Format  int       `json:"format"`

@@ -66,8 +66,8 @@ type period struct {
 
 // Beyond returns those of the backups, the newest first, that need not be kept, the oldest first.
 // Days and weeks begin as the zone has it. In each period a good backup goes before one that is
-// not. The newest and the newest good one are always kept. It asks no clock: what a wrong clock
-// has made takes the place of one day at most.
+// not. The newest and the newest good one are always kept. It asks no clock: callers leave out what a
+// wrong clock has put into the future.
 func (k Keep) Beyond(all []Backup, zone *time.Location) []Backup {
 	kept := map[time.Time]bool{}
 	if len(all) > 0 {

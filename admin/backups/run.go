@@ -86,10 +86,12 @@ func (r *run) sameInstance() error {
 	if err != nil {
 		return err
 	}
-	there, err := datadir.ReadInstance(r.all[0].Path)
-	if err == nil && there != mine {
-		return fmt.Errorf("%s has backups of another instance; see that the right data directory is mounted, "+
-			"or name another folder with --backup-to", r.folder)
+	for _, b := range r.all {
+		there, err := datadir.ReadInstance(b.Path)
+		if err == nil && there != mine {
+			return fmt.Errorf("%s has backups of another instance; see that the right data directory is mounted, "+
+				"or name another folder with --backup-to", r.folder)
+		}
 	}
 	return nil
 }
@@ -101,10 +103,7 @@ func (r *run) create() (Backup, error) {
 	for r.taken(began) {
 		began = began.Add(time.Second)
 	}
-	former, doubted := "", r.doubtful()
-	if i := slices.IndexFunc(r.all, Backup.sound); i >= 0 {
-		former = r.all[i].Path
-	}
+	former, doubted := r.former()
 	err := os.Remove(filepath.Join(making, checkedName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Backup{}, err
@@ -160,9 +159,16 @@ func (r *run) taken(at time.Time) bool {
 	return err == nil
 }
 
-// doubtful reports whether contents must be read before they are linked: the newest backup was
-// found damaged, and others have the same files.
-func (r *run) doubtful() bool { return len(r.all) > 0 && !r.all[0].sound() }
+// former is the folder of the backup whose contents the next one links; "" is none. They are doubted,
+// and read before they are linked, if the newest backup was found damaged: others have the same files.
+func (r *run) former() (folder string, doubted bool) {
+	all := credible(r.all, r.now())
+	if len(all) == 0 {
+		return "", false
+	}
+	i := max(slices.IndexFunc(all, Backup.sound), 0)
+	return all[i].Path, !all[0].sound()
+}
 
 // sound reports whether no content of the backup is known to be damaged. It may lack some.
 func (b Backup) sound() bool { return b.OK() || b.note.Missing > 0 }
@@ -264,9 +270,10 @@ func (r *run) hasRoom(size int64) bool {
 	return room.Free > need+need/8 && room.Free-need-need/8 > room.Total/10
 }
 
-// prune removes the backups that need not be kept, the oldest first.
+// prune removes the backups that need not be kept, the oldest first. Those that a wrong clock has put
+// into the future take nobody's place, and stay.
 func (r *run) prune() error {
-	for _, b := range r.keep.Beyond(r.all, r.zone) {
+	for _, b := range r.keep.Beyond(credible(r.all, r.now()), r.zone) {
 		if err := r.step("remove"); err != nil {
 			return err
 		}

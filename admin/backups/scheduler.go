@@ -26,8 +26,6 @@ const (
 	tellEvery = 20 * time.Hour
 	// slow is how long a backup may take before a late one is called late.
 	slow = 2 * time.Hour
-	// ahead is how far beyond the clock a backup may be to count as the last one.
-	ahead = time.Hour
 )
 
 // A Clock tells the time and waits.
@@ -36,8 +34,10 @@ type Clock struct {
 	After func(time.Duration) <-chan time.Time
 }
 
-// SystemClock is the machine's.
-func SystemClock() Clock { return Clock{time.Now, time.After} }
+// SystemClock is the machine's. Its times have no monotonic part: they show when the clock was set back.
+func SystemClock() Clock {
+	return Clock{func() time.Time { return time.Now().Round(0) }, time.After}
+}
 
 // Options are what a Scheduler needs. All are required.
 type Options struct {
@@ -134,10 +134,10 @@ func (s *Scheduler) List() []Backup {
 	return s.all
 }
 
-// lastGood is when the last good backup was made; zero if never. One that a wrong clock has put into
-// the future does not count.
+// lastGood is when the last good backup was made; zero if never.
 func lastGood(all []Backup, now time.Time) time.Time {
-	i := slices.IndexFunc(all, func(b Backup) bool { return b.OK() && b.At.Before(now.Add(ahead)) })
+	all = credible(all, now)
+	i := slices.IndexFunc(all, Backup.OK)
 	if i < 0 {
 		return time.Time{}
 	}

@@ -352,6 +352,38 @@ func TestDamagedBackup(t *testing.T) {
 	}
 }
 
+// A clock that is set back shows in the times of the system's clock.
+func TestSystemClock(t *testing.T) {
+	t.Parallel()
+	if now := SystemClock().Now(); strings.Contains(now.String(), "m=") {
+		t.Errorf("%s has a monotonic part", now)
+	}
+}
+
+// What a wrong clock has put into the future is not the backup that the next ones follow, and drives
+// none of them out.
+func TestBackupAhead(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	now := p.now
+	p.now = time.Date(2099, 1, 1, 3, 30, 0, 0, time.UTC)
+	for range 3 { // as many as are kept
+		p.NoErr(p.night(t.Context(), nil))
+	}
+	future := p.list()
+	p.NoErr(note{Error: "It is damaged."}.write(future[0].Path))
+	p.now = now
+
+	p.put("new")
+	p.NoErr(p.night(t.Context(), nil))
+	p.NoErr(p.night(t.Context(), nil))
+	p.True(strings.Contains(p.logged.String(), "files=4 copied=0")) // what the night before had copied
+	all := credible(p.list(), p.now)
+	p.Equal(len(all), 2)
+	p.Equal(len(p.list()), 5)
+	p.True(sameFile(at(all[0].Path, "new"), at(all[1].Path, "new")))
+}
+
 // Files that the data directory lacks make an incomplete backup, which is kept and told of.
 func TestIncompleteBackup(t *testing.T) {
 	t.Parallel()
