@@ -219,17 +219,11 @@ func hold(folder string) (release func(), err error) {
 	return func() { _ = f.Close() }, nil // a file system that has no locks is used without
 }
 
-// remove removes a backup. From the first moment on it is no longer under its name.
-func remove(b Backup, ended func() error) error {
+// setAside takes its name from a backup. It returns the folder that remains to be removed.
+func setAside(b Backup) (string, error) {
 	folder, name := filepath.Split(b.Path)
 	aside := filepath.Join(folder, removingTag+name)
-	if err := os.Rename(b.Path, aside); err != nil {
-		return err
-	}
-	if err := syncNames(folder); err != nil {
-		return err
-	}
-	return removeAll(aside, ended)
+	return aside, os.Rename(b.Path, aside)
 }
 
 // removeAll removes a folder with a backup, or some of it if ended says so.
@@ -255,15 +249,13 @@ func removeRests(folder string, ended func() error) error {
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), removingTag) {
-			continue
-		}
-		if err := removeAll(filepath.Join(folder, e.Name()), ended); err != nil {
-			return err
+		if strings.HasPrefix(e.Name(), removingTag) {
+			failed = append(failed, removeAll(filepath.Join(folder, e.Name()), ended))
 		}
 	}
-	return disk.SweepScratch(folder, scratchTag)
+	return errors.Join(append(failed, disk.SweepScratch(folder, scratchTag))...)
 }
 
 // syncNames makes the names in a folder durable.

@@ -14,6 +14,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/ops"
+	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv/datadir"
 	"kist/kv/record"
@@ -32,6 +33,7 @@ type run struct {
 	log    *slog.Logger
 	space  func(path string) (disk.Room, error)
 	step   func(string) error // tests end a run there, as a kill would
+	named  func([]Backup)     // it is called with a copy of all, when the new backup has its name
 	all    []Backup           // what the folder has, the newest first
 }
 
@@ -46,8 +48,12 @@ func (r *run) make() (err error) {
 		return err
 	}
 	defer release()
-	if err := removeRests(r.folder, r.job.Ended); err != nil {
-		return fmt.Errorf("what is left of a former run cannot be removed: %w", err)
+	err = removeRests(r.folder, r.job.Ended)
+	if ended := r.job.Ended(); ended != nil {
+		return ended
+	}
+	if err != nil {
+		r.log.Warn("what is left of a former run cannot be removed", "folder", r.folder, "error", err)
 	}
 	r.all, err = List(r.folder)
 	if err != nil {
@@ -66,6 +72,7 @@ func (r *run) make() (err error) {
 	}
 	r.all = slices.Insert(r.all, 0, made)
 	slices.SortFunc(r.all, func(a, b Backup) int { return b.At.Compare(a.At) })
+	r.named(slices.Clone(r.all))
 	bad := r.checkWhole(made)
 	if ended := r.job.Ended(); ended != nil {
 		return ended
@@ -200,15 +207,16 @@ func (r *run) explain(err error) error {
 // checkWhole reads all of the new backup, if no good one was read as a whole for a month. It
 // restores the backup beside the others if there is space for it.
 func (r *run) checkWhole(made Backup) error {
+	var incomplete error
 	if !made.OK() {
-		return &lacking{made.Error}
+		incomplete = &lacking{made.Error}
 	}
 	recent := func(b Backup) bool {
 		age := r.now().Sub(b.note.Whole)
-		return b.OK() && !b.note.Whole.IsZero() && age < wholeEvery && age > -wholeEvery
+		return b.sound() && !b.note.Whole.IsZero() && age < wholeEvery && age > -wholeEvery
 	}
 	if slices.ContainsFunc(r.all, recent) {
-		return nil
+		return incomplete
 	}
 
 	if err := r.step("restore"); err != nil {
@@ -224,17 +232,60 @@ func (r *run) checkWhole(made Backup) error {
 		n.Whole = n.Checked
 		r.log.Info("all of a backup was read and is intact", "backup", made.Path, "how", how)
 	} else {
-		n.Error = fmt.Sprintf("It was %s, and %v.", how, err)
+		n.Error, n.Missing = fmt.Sprintf("It was %s, and %v.", how, err), 0 // it is not sound
 	}
-	if failed := n.write(made.Path); failed != nil {
+	if failed := r.note(made, n); failed != nil {
 		return errors.Join(err, failed)
 	}
-	i := slices.IndexFunc(r.all, func(b Backup) bool { return b.Path == made.Path })
-	r.all[i] = read(made.Path, made.At)
 	if err != nil {
-		return fmt.Errorf("the backup of %s was %s, and %w", made.At.Format(time.RFC3339), how, err)
+		failed := r.blame(made, err)
+		return errors.Join(fmt.Errorf("the backup of %s was %s, and %w", made.At.Format(time.RFC3339), how, err), failed)
 	}
+	return incomplete
+}
+
+// note writes the note of a backup.
+func (r *run) note(b Backup, n note) error {
+	if err := n.write(b.Path); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(r.all, func(one Backup) bool { return one.Path == b.Path })
+	r.all[i] = read(b.Path, b.At)
 	return nil
+}
+
+// blame notes that the other backups that share a damaged file with one are damaged too.
+func (r *run) blame(made Backup, found error) error {
+	var damage *ops.Incomplete
+	if !errors.As(found, &damage) {
+		return nil
+	}
+	var failed []error
+	for _, b := range slices.Clone(r.all) {
+		shares := func(l ops.Lost) bool { return sameContent(made.Path, b.Path, l.Content) }
+		if b.Path == made.Path || !b.sound() || !slices.ContainsFunc(damage.Missing, shares) {
+			continue
+		}
+		n := b.note
+		n.Error, n.Missing = "It shares a file with the backup of "+made.At.Format(time.RFC3339)+", which is damaged.", 0
+		failed = append(failed, r.note(b, n))
+	}
+	return errors.Join(failed...)
+}
+
+// sameContent reports whether two backups have the content in one file.
+func sameContent(one, other, name string) bool {
+	ref, err := blobs.ParseRef(name)
+	if err != nil {
+		return false
+	}
+	path := filepath.Join("blobs", ref.String()[:2], ref.String())
+	a, err := os.Stat(filepath.Join(one, path))
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(filepath.Join(other, path))
+	return err == nil && os.SameFile(a, b)
 }
 
 // rehearse reads all of a backup. how says what was done with it.
@@ -246,7 +297,7 @@ func (r *run) rehearse(made Backup) (how string, err error) {
 		}
 	}
 	r.log.Info("there is no room to restore a backup for a check: all of it is read in its place", "backup", made.Path)
-	return "read", r.job.ReadAll(made.Path, made.note.Digest)
+	return "read", r.job.ReadAll(made.Path, made.note.Digest, made.note.Missing)
 }
 
 // restore restores a backup into a folder that is removed then.
@@ -256,7 +307,7 @@ func (r *run) restore(made Backup) error {
 		return err
 	}
 	into := filepath.Join(work.Path, "data")
-	return errors.Join(r.job.Rehearse(made.Path, into, made.note.Digest), work.Close())
+	return errors.Join(r.job.Rehearse(made.Path, into, made.note.Digest, made.note.Missing), work.Close())
 }
 
 // hasRoom reports whether something of a size fits into the folder, and a tenth of the disk stays
@@ -277,7 +328,11 @@ func (r *run) prune() error {
 		if err := r.step("remove"); err != nil {
 			return err
 		}
-		err := remove(b, r.job.Ended)
+		aside, err := setAside(b)
+		if err == nil {
+			r.all = slices.DeleteFunc(r.all, func(one Backup) bool { return one.At.Equal(b.At) })
+			err = errors.Join(syncNames(r.folder), removeAll(aside, r.job.Ended))
+		}
 		if ended := r.job.Ended(); ended != nil {
 			return ended
 		}
@@ -286,7 +341,6 @@ func (r *run) prune() error {
 			continue
 		}
 		r.log.Info("an old backup was removed", "backup", b.Path)
-		r.all = slices.DeleteFunc(r.all, func(one Backup) bool { return one.At.Equal(b.At) })
 	}
 	return nil
 }

@@ -24,8 +24,6 @@ const (
 	lookEvery = 10 * time.Minute
 	// tellEvery is the least time between two reports of failures that follow each other.
 	tellEvery = 20 * time.Hour
-	// slow is how long a backup may take before a late one is called late.
-	slow = 2 * time.Hour
 )
 
 // A Clock tells the time and waits.
@@ -61,7 +59,8 @@ type Scheduler struct {
 	space func(path string) (disk.Room, error) // disk.Space, except in tests
 
 	mu       sync.Mutex
-	all      []Backup // the newest first
+	all      []Backup  // the newest first
+	noted    time.Time // up to when the data directory says that a backup has everything; for a folder that is not there
 	next     time.Time
 	running  time.Time // since when; zero if none is being made
 	failure  string    // of the latest run; "" if it was good
@@ -100,14 +99,23 @@ func (s *Scheduler) Status() *Status {
 	defer s.mu.Unlock()
 	st := &Status{
 		Folder: s.o.Folder, At: s.o.At.String(), Keep: s.o.Keep.String(),
-		Last: lastGood(s.all, now), Next: s.next, Running: !s.running.IsZero(), Error: s.failure, Failures: s.failures,
+		Last: s.last(now), Next: s.next, Running: !s.running.IsZero(), Error: s.failure, Failures: s.failures,
 	}
-	patience := st.Running && now.Sub(s.running) < slow || s.next.IsZero() // it has just started
+	patience := st.Running && now.Sub(s.running) <= lateAfter || s.next.IsZero() // it has just started
 	if st.Error == "" && now.Sub(st.Last) > lateAfter && !patience {
 		st.Error = lateText(st.Last, s.running, now.Location())
 	}
 	st.OK = st.Error == ""
 	return st
+}
+
+// last is when the last good backup was made, as far as that is known; zero if never. The caller
+// holds mu.
+func (s *Scheduler) last(now time.Time) time.Time {
+	if len(s.all) == 0 {
+		return s.noted
+	}
+	return lastGood(s.all, now)
 }
 
 // lateText says that the last good backup is too old.
@@ -173,6 +181,10 @@ func (s *Scheduler) Run(ctx context.Context) {
 	if s == nil {
 		return
 	}
+	noted, err := ops.LastBackup(s.o.Job.Dir)
+	if err == nil {
+		s.set(func() { s.noted = noted })
+	}
 	all, err := List(s.o.Folder)
 	if err == nil {
 		s.set(func() { s.all = all })
@@ -233,6 +245,7 @@ func (s *Scheduler) once(ctx context.Context) error {
 	r := &run{
 		folder: s.o.Folder, job: job, keep: s.o.Keep, zone: began.Location(), now: s.o.Clock.Now, log: s.o.Log,
 		space: s.space, step: s.step, all: s.List(),
+		named: func(all []Backup) { s.set(func() { s.all = all }) },
 	}
 	done := make(chan error, 1)
 	go func() { done <- r.make() }() // it is waited for below

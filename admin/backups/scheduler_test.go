@@ -341,12 +341,13 @@ func TestDamagedBackup(t *testing.T) {
 			err := night()
 			p.True(err != nil)
 			all := p.list()
-			p.True(!all[0].OK())
-			p.Equal(lastGood(all, p.now), first.At) // nobody has looked at it since
+			p.True(!all[0].OK() && !all[1].OK()) // they share the file
+			p.True(lastGood(all, p.now).IsZero())
 
 			p.NoErr(night())
 			all = p.list()
 			p.True(all[0].OK())
+			p.True(sameFile(at(all[0].Path, "a"), at(first.Path, "a"))) // what is intact is linked
 			p.restores(all[0])
 		})
 	}
@@ -394,6 +395,101 @@ func TestIncompleteBackup(t *testing.T) {
 	p.True(strings.Contains(p.list()[0].Error, "1 file is not in it, such as b"))
 	_, err = ops.LastBackup(p.data)
 	p.True(err != nil)
+}
+
+// A file that the data directory has lost does not end the monthly check of the others.
+func TestIncompleteBackupIsChecked(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.NoErr(os.Remove(at(p.data, "b")))
+	p.True(errors.As(p.night(t.Context(), nil), new(*lacking)))
+	first := p.list()[0]
+	p.True(!first.note.Whole.IsZero())
+
+	p.NoErr(os.WriteFile(at(first.Path, "c"), []byte("x"), 0o600)) // a disk loses it
+	p.True(errors.As(p.night(t.Context(), nil), new(*lacking)))    // not read yet
+	p.now = p.now.Add(wholeEvery)
+	err := p.night(t.Context(), nil)
+	p.True(errors.As(err, new(*ops.Incomplete)))
+	for _, b := range p.list() {
+		p.True(!b.sound())
+	}
+
+	p.True(errors.As(p.night(t.Context(), nil), new(*lacking)))
+	all := p.list()
+	p.True(all[0].sound() && !all[0].note.Whole.IsZero())
+	p.True(!sameFile(at(all[0].Path, "c"), at(all[1].Path, "c")))
+}
+
+// What cannot be removed ends no backup, and is not offered as one.
+func TestUndeletable(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	rest := filepath.Join(p.folder, removingTag+"2025-01-01T00-00-00Z")
+	p.NoErr(os.Mkdir(rest, 0o700))
+	p.NoErr(os.WriteFile(filepath.Join(rest, "blobs"), nil, 0o600)) // it cannot be listed
+	for range 3 {
+		p.NoErr(p.night(t.Context(), nil))
+	}
+	oldest := filepath.Join(p.list()[2].Path, "blobs")
+	p.NoErr(os.RemoveAll(oldest))
+	p.NoErr(os.WriteFile(oldest, nil, 0o600))
+
+	p.now = p.now.Add(24 * time.Hour)
+	s := New(p.options())
+	p.NoErr(s.once(t.Context()))
+	p.Equal(s.List(), p.list())
+	p.Equal(len(p.list()), 3)
+}
+
+// A backup that takes long is late when it takes longer than the time between two, and counts as soon as it
+// has its name.
+func TestLongBackup(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s := New(p.options())
+	p.NoErr(s.once(t.Context()))
+	begun := p.now.Add(24 * time.Hour)
+	s.next = begun.Add(24 * time.Hour)
+	s.step = func(step string) error {
+		st := s.Status()
+		switch step {
+		case "make":
+			p.now = begun.Add(lateAfter)
+			st = s.Status()
+			p.True(st.OK)
+			p.now = begun.Add(lateAfter + time.Second)
+			st = s.Status()
+			p.True(!st.OK && strings.Contains(st.Error, "is not done"))
+			p.now = begun.Add(3 * time.Hour)
+		case "restore":
+			p.True(st.OK && st.Running)
+			p.Equal(st.Last, begun)
+		}
+		return nil
+	}
+	p.NoErr(note{Checked: begun}.write(p.list()[0].Path)) // never read as a whole
+	p.now = begun
+	p.NoErr(s.once(t.Context()))
+}
+
+// If the disk is missing at the start, the data directory knows when the last backup was made.
+func TestMissingDiskAtStart(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.NoErr(p.night(t.Context(), nil))
+	made := p.now
+	p.NoErr(os.RemoveAll(p.folder))
+	p.now = p.now.Add(48 * time.Hour)
+	ctx, stop := context.WithCancel(t.Context())
+	o := p.options()
+	var told time.Time
+	o.Failed = func(_ string, last time.Time) {
+		told = last
+		stop()
+	}
+	New(o).Run(ctx)
+	p.True(told.Equal(made))
 }
 
 // The schedule, with a clock that a test moves: at the start, each night, after failures, and a stop.
@@ -492,7 +588,7 @@ func TestManyFiles(t *testing.T) {
 		job.Ended = measure
 		r := &run{
 			folder: p.folder, job: quiet(job), keep: Keep{Days: 3}, zone: time.UTC, now: func() time.Time { return p.now },
-			log: job.Log, space: disk.Space, step: func(string) error { return nil },
+			log: job.Log, space: disk.Space, step: func(string) error { return nil }, named: func([]Backup) {},
 		}
 		p.NoErr(r.make())
 		p.Equal(len(r.all), night+1)

@@ -89,41 +89,49 @@ func (f *former) link(j Job, to *blobs.Store, ref blobs.Ref, n int64) (bool, err
 	return false, nil
 }
 
+// An Incomplete says which files are missing or damaged in a backup.
+type Incomplete struct{ Missing []Lost }
+
+func (e *Incomplete) Error() string {
+	return fmt.Sprintf("%d files are missing or damaged in it, such as %s", len(e.Missing), e.Missing[0].Name)
+}
+
 // Rehearse restores the backup in a folder into an empty folder, and reads what came of it. It fails
-// if that is not all of the backup, whose checksum of the records is digest.
-func (j Job) Rehearse(backup, into, digest string) error {
+// if that is not all of the backup, whose checksum of the records is digest, and which lacked so many
+// files when it was made. The error is an *Incomplete if more of them are.
+func (j Job) Rehearse(backup, into, digest string, lacked int) error {
 	there := j
 	there.Dir, there.Scratch, there.Remote = into, "", nil
 	done, err := there.Restore(Source{Path: backup})
 	if err != nil {
 		return err
 	}
-	if n := len(done.Missing); n > 0 {
-		return fmt.Errorf("%d files are missing or damaged in it", n)
+	if len(done.Missing) > lacked {
+		return &Incomplete{done.Missing}
 	}
 	v, err := there.Verify()
 	if err != nil {
 		return err
 	}
-	return v.whole(digest)
+	return v.whole(digest, lacked)
 }
 
 // ReadAll reads everything in the backup in a folder. It fails as Rehearse does.
-func (j Job) ReadAll(backup, digest string) error {
+func (j Job) ReadAll(backup, digest string, lacked int) error {
 	there := j
 	there.Dir, there.Remote = backup, nil
 	v, err := there.Verify()
 	if err != nil {
 		return err
 	}
-	return v.whole(digest)
+	return v.whole(digest, lacked)
 }
 
-// whole fails unless everything is there, with the checksum of the records.
-func (v *Verified) whole(digest string) error {
+// whole fails unless everything is there but so many files, with the checksum of the records.
+func (v *Verified) whole(digest string, lacked int) error {
 	switch {
-	case len(v.Missing) > 0:
-		return fmt.Errorf("%d files are missing or damaged in it, such as %s", len(v.Missing), v.Missing[0].Name)
+	case len(v.Missing) > lacked:
+		return &Incomplete{v.Missing}
 	case len(v.Problems) > 0:
 		return errors.New(v.Problems[0])
 	case v.Digest != digest:
