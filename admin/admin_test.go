@@ -356,7 +356,7 @@ err Unexpected argument delete (did you mean kist key revoke?); kist key --help 
 exit 2
 
 kist ls
-err Unexpected argument ls (did you mean kist user list or kist key list or kist trash list?); kist --help shows how it is used.
+err Unexpected argument ls (did you mean kist user list or kist key list or kist backup list or kist trash list?); kist --help shows how it is used.
 exit 2
 
 kist serve --port 80
@@ -416,7 +416,7 @@ err DIR must not be empty; kist verify --help shows how it is used.
 exit 2
 
 kist backup ''
-err DEST must not be empty; kist backup --help shows how it is used.
+err DEST must not be empty; kist backup to --help shows how it is used.
 exit 2
 
 kist restore ''
@@ -565,7 +565,7 @@ out kist 1.2.3-test, data format 6, go…
 kist version --json
 out {
 out   "version": "1.2.3-test",
-out   "dataFormat": 5,
+out   "dataFormat": 6,
 out   "go": "go…"
 out }
 `)

@@ -229,7 +229,7 @@ var scriptTexts = map[string][]string{
 		"tags", "uploads", "viewer",
 	},
 	"activity-later":    {"activity"},
-	"admin-later":       {"admin", "instance"},
+	"admin-later":       {"admin", "backups", "instance"},
 	"backups-later":     {"backups"},
 	"collections-later": {"collections"},
 	"conflict-later":    {"conflict"},

@@ -1,5 +1,6 @@
 // The admin page: the health of the server, its settings, and the accounts. It owns the cards and the rows of users. It
 // fills view.out and stops with view.signal. The router calls the page.
+import { backupCard, backupList } from './backups.js';
 import {
   add, addActions, ago, button, bytes, emptyState, h, icon, iconButton, itemOf, locale, meter, newID, t, tn, toast,
   when,
@@ -7,7 +8,7 @@ import {
 import { openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, heading, load, loadModule, me, Problem, setTrashed, showProblem, start } from './session.js';
+import { api, heading, load, me, Problem, setTrashed, showProblem, start } from './session.js';
 
 // ---- The health of the server ----
 
@@ -300,13 +301,12 @@ function userRow(u) {
 }
 
 export default async function page(v) {
-  const [users, settings, stats, health, backups, { backupCard, backupList }] = await Promise.all([
+  const [users, settings, stats, health, backups] = await Promise.all([
     load('admin/users', 'admin/users?limit=500&sort=title', v.signal),
     load('admin/settings', 'admin/settings', v.signal),
     load('admin/stats', 'admin/stats', v.signal),
     load('admin/health', 'admin/health', v.signal),
     load('admin/backups', 'admin/backups', v.signal),
-    loadModule('backups'),
   ]);
   if (!users || !settings) {
     add(v.out, heading(t('admin.title')), emptyState(t('admin.only')));
