@@ -249,9 +249,13 @@ func readStart(ctx context.Context, from blobs.Remote, name string, n int64) ([]
 	return io.ReadAll(io.LimitReader(in, n))
 }
 
-// describe names the object in an error about sealed bytes.
+// describe names the object in an error about sealed bytes. The store was found to have this key before anything is read
+// from it, so the mark of another key was altered.
 func describe(name string, err error) error {
-	if errors.Is(err, ErrAltered) || errors.As(err, new(*OtherKey)) {
+	if errors.As(err, new(*OtherKey)) {
+		err = ErrAltered
+	}
+	if errors.Is(err, ErrAltered) {
 		return fmt.Errorf("%s in the object store cannot be decrypted: %w", name, err)
 	}
 	return err
