@@ -74,7 +74,7 @@ func TestSomeRequestsFail(t *testing.T) {
 			is.Equal(len(m.names("blobs/")), 60)
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			is.True(len(failed) >= 5)
+			is.True(requests >= 60)                  // one may have failed twice
 			is.Equal(st.Errors, uint64(requests/12)) // no attempt of the whole has failed
 			puts := map[string]int{}
 			for _, name := range m.puts {
