@@ -10,8 +10,9 @@ import (
 
 // Link gives the store a content of n bytes that another store has, as a second name of the same
 // file. It reads nothing. The error is fs.ErrNotExist if the other store has no such content of
-// that size, or has it in quarantine. Other errors mean that the file system cannot do it. The name
-// is on stable storage after SyncNames.
+// that size, or has it in quarantine; fs.ErrExist if this store has another file under the name;
+// disk.NoLinks and disk.TooManyLinks tell what those of the file system mean. The name is on stable
+// storage after SyncNames.
 func (s *Store) Link(ref Ref, n int64, from *Store) error {
 	info, err := from.Stat(ref)
 	if err != nil {

@@ -31,7 +31,6 @@ type run struct {
 	zone   *time.Location
 	now    func() time.Time
 	log    *slog.Logger
-	space  func(path string) (disk.Room, error)
 	step   func(string) error // tests end a run there, as a kill would
 	named  func([]Backup)     // it is called with a copy of all, when the new backup has its name
 	all    []Backup           // what the folder has, the newest first
@@ -197,6 +196,9 @@ func (l *lacking) Error() string { return "the backup is incomplete: " + l.text 
 
 // explain says what to do about an error.
 func (r *run) explain(err error) error {
+	if errors.As(err, new(*ops.NoRoom)) {
+		return fmt.Errorf("%w, or keep fewer backups with --backup-keep", err)
+	}
 	if errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("there is no room left in %s (%w); use a larger disk, or keep fewer backups "+
 			"with --backup-keep", r.folder, err)
@@ -313,7 +315,7 @@ func (r *run) restore(made Backup) error {
 // hasRoom reports whether something of a size fits into the folder, and a tenth of the disk stays
 // free.
 func (r *run) hasRoom(size int64) bool {
-	room, err := r.space(r.folder)
+	room, err := r.job.Space(r.folder)
 	if err != nil {
 		return true // a full disk will say so itself
 	}
@@ -348,5 +350,8 @@ func (r *run) prune() error {
 // quiet is a job of a server: it shows no progress.
 func quiet(j ops.Job) ops.Job {
 	j.Stderr = io.Discard
+	if j.Space == nil {
+		j.Space = disk.Space
+	}
 	return j
 }

@@ -11,7 +11,6 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/ops"
-	"kist/blobs/disk"
 )
 
 // Times of the schedule.
@@ -54,9 +53,8 @@ type Options struct {
 // once, on a nil Scheduler too. They touch no disk, which may hang.
 type Scheduler struct {
 	o     Options
-	begun time.Time                            // when the server started
-	step  func(string) error                   // before each step on the disk; does nothing except in tests
-	space func(path string) (disk.Room, error) // disk.Space, except in tests
+	begun time.Time          // when the server started
+	step  func(string) error // before each step on the disk; does nothing except in tests
 
 	mu       sync.Mutex
 	all      []Backup  // the newest first
@@ -71,7 +69,7 @@ type Scheduler struct {
 func New(o Options) *Scheduler {
 	o.Job = quiet(o.Job)
 	return &Scheduler{
-		o: o, begun: o.Clock.Now(), all: []Backup{}, space: disk.Space, step: func(string) error { return nil },
+		o: o, begun: o.Clock.Now(), all: []Backup{}, step: func(string) error { return nil },
 	}
 }
 
@@ -244,7 +242,7 @@ func (s *Scheduler) once(ctx context.Context) error {
 	job.Ended = ctx.Err
 	r := &run{
 		folder: s.o.Folder, job: job, keep: s.o.Keep, zone: began.Location(), now: s.o.Clock.Now, log: s.o.Log,
-		space: s.space, step: s.step, all: s.List(),
+		step: s.step, all: s.List(),
 		named: func(all []Backup) { s.set(func() { s.all = all }) },
 	}
 	done := make(chan error, 1)

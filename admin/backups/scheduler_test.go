@@ -87,7 +87,8 @@ func (p *place) put(texts ...string) {
 			p.NoErr(err)
 			f := record.NewForm(record.Files)
 			b := f.Body.(*record.File)
-			b.OriginalName, b.MimeType, b.SHA256, b.Size = text, "text/plain", hex.EncodeToString(kept.Ref[:]), int64(len(text))
+			b.OriginalName, b.MimeType = text[:min(len(text), 40)], "text/plain"
+			b.SHA256, b.Size = hex.EncodeToString(kept.Ref[:]), int64(len(text))
 			p.NoErr(s.Update(func(tx *kv.Tx) error {
 				_, err := catalog.Add(tx, catalog.Draft{
 					Owner: p.user, Kind: record.Files, Form: f,
@@ -332,11 +333,11 @@ func TestDamagedBackup(t *testing.T) {
 			p.now = p.now.Add(wholeEvery)
 			night := func() error {
 				p.now = p.now.Add(24 * time.Hour)
-				s := New(p.options())
-				s.space = func(string) (disk.Room, error) {
+				o := p.options()
+				o.Job.Space = func(string) (disk.Room, error) {
 					return disk.Room{Free: 1 << 30, Total: map[bool]uint64{true: 1 << 31, false: 1 << 40}[room]}, nil
 				}
-				return s.once(t.Context())
+				return New(o).once(t.Context())
 			}
 			err := night()
 			p.True(err != nil)
@@ -588,7 +589,7 @@ func TestManyFiles(t *testing.T) {
 		job.Ended = measure
 		r := &run{
 			folder: p.folder, job: quiet(job), keep: Keep{Days: 3}, zone: time.UTC, now: func() time.Time { return p.now },
-			log: job.Log, space: disk.Space, step: func(string) error { return nil }, named: func([]Backup) {},
+			log: job.Log, step: func(string) error { return nil }, named: func([]Backup) {},
 		}
 		p.NoErr(r.make())
 		p.Equal(len(r.all), night+1)

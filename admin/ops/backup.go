@@ -147,6 +147,9 @@ func (b *snapshot) toFolder(dest string) error {
 	if err := b.older(dest); err != nil {
 		return err
 	}
+	if err := b.needRoom(dest); err != nil {
+		return err
+	}
 	to, err := blobs.Open(filepath.Join(dest, "blobs"))
 	if err != nil {
 		return err
@@ -176,6 +179,44 @@ func (b *snapshot) toFolder(dest string) error {
 		_, err := to.Sweep(context.Background(), time.Now(), loose)
 		return err
 	})
+}
+
+// needRoom fails with a *NoRoom if the disk of the folder has too little space for what the folder gets.
+func (b *snapshot) needRoom(dest string) error {
+	to, err := blobs.Read(filepath.Join(dest, "blobs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil {
+		defer to.Close()
+	}
+
+	need, _ := sizes(b.parts)
+	err = b.state.View(func(tx *kv.Tx) error {
+		for ref, n := range tx.Contents() {
+			if b.former.has(ref, n) || to != nil && holds(to, ref, n) || b.lost(ref) {
+				continue
+			}
+			need += (n + diskBlock - 1) / diskBlock * diskBlock
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return b.job.needSpace(dest, need)
+}
+
+// diskBlock is how many bytes a small file takes at least on most disks.
+const diskBlock = 4096
+
+// lost reports whether nobody has the content. Small ones of the newest changes may all the same.
+func (b *snapshot) lost(ref blobs.Ref) bool {
+	if b.job.Remote != nil {
+		return false
+	}
+	_, err := b.blobs.Stat(ref)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // bring makes sure that a folder has a content. It returns whether the content was there, or in the

@@ -16,6 +16,7 @@ import (
 	"kist/admin/console"
 	"kist/admin/exit"
 	"kist/blobs"
+	"kist/blobs/disk"
 	"kist/blobs/sealed"
 	"kist/kv"
 	"kist/kv/journal"
@@ -33,6 +34,8 @@ type Job struct {
 	Key     *sealed.Key  // seals the tar of Backup; may be nil
 	// Ended is asked while files are read and copied: its error ends the operation. Nil means never.
 	Ended func() error
+	// Space is disk.Space, except in tests. Nil is disk.Space, too.
+	Space func(path string) (disk.Room, error)
 }
 
 // ended returns the error that ends the operation, nil while it may go on.

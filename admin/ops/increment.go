@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"kist/blobs"
+	"kist/blobs/disk"
+	"kist/kv/datadir"
 	"kist/kv/ship"
 )
 
@@ -31,7 +34,7 @@ func (j Job) BackupAfter(former, dest string, read bool) (*BackedUp, error) {
 		return nil, err
 	}
 	defer b.close()
-	if err := b.follow(former, read); err != nil {
+	if err := b.follow(former, work.Path, read); err != nil {
 		return nil, err
 	}
 	if err := b.write(dest, nil); err != nil {
@@ -54,8 +57,8 @@ type former struct {
 	failed bool // the file system links nothing
 }
 
-// follow makes the former backup in a folder known; "" is none.
-func (b *snapshot) follow(folder string, read bool) error {
+// follow makes the former backup in a folder known; "" is none. work is a folder beside the next one.
+func (b *snapshot) follow(folder, work string, read bool) error {
 	if folder == "" {
 		return nil
 	}
@@ -66,11 +69,24 @@ func (b *snapshot) follow(folder string, read bool) error {
 	if err != nil {
 		return fmt.Errorf("the former backup cannot be read: %w", err)
 	}
-	b.former = &former{blobs: store, read: read}
+	err = os.Link(filepath.Join(folder, datadir.InstanceName), filepath.Join(work, datadir.InstanceName))
+	b.former = &former{blobs: store, read: read, failed: disk.NoLinks(err)}
 	return nil
 }
 
-// link links a content of n bytes into a folder. It returns false if the content must be copied.
+// has reports whether a content of n bytes can be linked, as far as that is known before it is done.
+func (f *former) has(ref blobs.Ref, n int64) bool {
+	return f != nil && !f.failed && holds(f.blobs, ref, n)
+}
+
+// holds reports whether a store has a content of n bytes that is not known to be damaged.
+func holds(s *blobs.Store, ref blobs.Ref, n int64) bool {
+	info, err := s.Stat(ref)
+	return err == nil && info.Size == n && s.Damaged.Err(ref) == nil
+}
+
+// link links a content of n bytes into a folder. It returns false if the content must be copied: the
+// former backup does not have it whole, its file has as many names as it can, or no file can be linked.
 func (f *former) link(j Job, to *blobs.Store, ref blobs.Ref, n int64) (bool, error) {
 	if f == nil || f.failed {
 		return false, nil
@@ -82,11 +98,13 @@ func (f *former) link(j Job, to *blobs.Store, ref blobs.Ref, n int64) (bool, err
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrExist):
+	case disk.NoLinks(err):
+		f.failed = true
+		return false, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrExist), disk.TooManyLinks(err):
 		return false, nil
 	}
-	f.failed = true
-	return false, nil
+	return false, err
 }
 
 // An Incomplete says which files are missing or damaged in a backup.

@@ -87,7 +87,7 @@ func (j Job) fetch(
 		return nil, nil, err
 	}
 	if all || !got.Whole { // a directory that cannot continue there cannot fetch them later
-		if err := needSpace(work, b.contents()); err != nil {
+		if err := b.job.needSpace(work, b.contents()); err != nil {
 			return nil, nil, err
 		}
 		err = b.fetchAll(ctx, remote, content)
@@ -240,7 +240,7 @@ func (j Job) fillFromFolder(source, work, scratch string, content *blobs.Store) 
 			b.close()
 		}
 	}()
-	if err := needSpace(work, b.contents()); err != nil {
+	if err := b.job.needSpace(work, b.contents()); err != nil {
 		return nil, err
 	}
 	if err := b.copyJournal(work); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"kist/admin/console"
 	"kist/blobs"
+	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
 	"kist/kv/workcopy"
@@ -142,7 +143,7 @@ func (j Job) fillFormer(
 
 // takeFormer makes the journal of the former state in scratch, and reads it.
 func (b *snapshot) takeFormer(from *journal.Journal, f journal.Former) error {
-	if err := needSpace(b.scratch, (1+workingCopies)*f.Size); err != nil {
+	if err := b.job.needSpace(b.scratch, (1+workingCopies)*f.Size); err != nil {
 		return err
 	}
 	if err := from.CopyFormer(f, filepath.Join(b.scratch, "journal")); err != nil {
@@ -172,11 +173,14 @@ func (b *snapshot) linkAll(work string, content *blobs.Store) error {
 			p.Add(n)
 			return true, nil
 		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return false, err // it was removed a moment ago
+		if disk.TooManyLinks(err) {
+			return false, b.copyContent(content, ref, p)
+		}
+		if !disk.NoLinks(err) {
+			return false, err // it was removed a moment ago, or the disk fails
 		}
 		apart = true
-		if err := needSpace(work, b.contents()); err != nil {
+		if err := b.job.needSpace(work, b.contents()); err != nil {
 			return false, err
 		}
 		return false, b.copyContent(content, ref, p)

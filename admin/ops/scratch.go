@@ -144,33 +144,48 @@ func SweepScratch(dir string) error {
 		disk.SweepScratch(dir, hiddenScratch), disk.SweepScratch(dir, restoring))
 }
 
-// needSpace fails if the disk of the folder has fewer than need bytes free.
-func needSpace(folder string, need int64) error {
-	got, err := disk.Space(folder)
+// A NoRoom says that a disk has too little space for an operation, which has written nothing there.
+type NoRoom struct {
+	Folder     string
+	Free, Need int64 // in bytes
+}
+
+func (e *NoRoom) Error() string {
+	return fmt.Sprintf("%s has %s free, and this needs about %s there; make room there, "+
+		"or choose a folder on another disk", e.Folder, console.Bytes(e.Free), console.Bytes(e.Need))
+}
+
+// needSpace fails with a *NoRoom if the disk of the folder has fewer than need bytes free.
+func (j Job) needSpace(folder string, need int64) error {
+	space := j.Space
+	if space == nil {
+		space = disk.Space
+	}
+	got, err := space(folder)
 	if err != nil {
 		return nil //nolint:nilerr // a full disk will say so itself
 	}
-	if need > int64(min(got.Free, 1<<62)) {
-		return fmt.Errorf("%s has %s free, and this needs about %s there; make room there, "+
-			"or choose a folder on another disk", folder, console.Bytes(int64(got.Free)), console.Bytes(need))
+	free := int64(min(got.Free, 1<<62))
+	if need > free {
+		return &NoRoom{folder, free, need}
 	}
 	return nil
 }
 
 // needSpaceToRead fails if the scratch folder has too little space to read the
 // journal of the data directory into it.
-func needSpaceToRead(dir, scratch string) error {
-	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
+func (j Job) needSpaceToRead(dir, scratch string) error {
+	from, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	if err != nil {
 		return nil //nolint:nilerr // the code that reads it says what is wrong
 	}
-	defer j.Close()
-	parts, err := j.Files()
+	defer from.Close()
+	parts, err := from.Files()
 	if err != nil {
 		return nil //nolint:nilerr // as above
 	}
 	_, raw := sizes(parts)
-	return needSpace(scratch, workingCopies*raw)
+	return j.needSpace(scratch, workingCopies*raw)
 }
 
 // workingCopies is how many times the size of its journal a working copy may take

@@ -129,7 +129,7 @@ func (b *snapshot) takeJournal(dir string) error {
 		return err
 	}
 	onDisk, raw := sizes(b.parts)
-	if err := needSpace(b.scratch, onDisk+workingCopies*raw); err != nil {
+	if err := b.job.needSpace(b.scratch, onDisk+workingCopies*raw); err != nil {
 		return err
 	}
 

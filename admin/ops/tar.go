@@ -24,7 +24,7 @@ import (
 func (b *snapshot) toTar(dest string) error {
 	return WriteFile(dest, func(f *os.File) error {
 		onDisk, _ := sizes(b.parts)
-		if err := needSpace(filepath.Dir(f.Name()), onDisk+b.contents()); err != nil {
+		if err := b.job.needSpace(filepath.Dir(f.Name()), onDisk+b.contents()); err != nil {
 			return err
 		}
 		return b.writeTar(f)

@@ -112,7 +112,7 @@ func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err err
 	if err := all.Close(); err != nil {
 		return nil, 0, err
 	}
-	if err := needSpaceToRead(records, work); err != nil {
+	if err := j.needSpaceToRead(records, work); err != nil {
 		return nil, 0, err
 	}
 
