@@ -146,8 +146,7 @@ func (cmd *serveCommand) check(c *admin.Call) (*tls.Config, error) {
 	return secure, nil
 }
 
-// checkBackups refuses a folder of --backup-to that is not one for backups. If there were backups
-// before, its disk may only be missing: the server starts then, and says that they fail.
+// checkBackups refuses a folder of --backup-to that nobody can have meant: see backups.CheckStart.
 func (cmd *serveCommand) checkBackups(c *admin.Call) error {
 	if cmd.BackupTo == "" {
 		return nil
@@ -157,11 +156,7 @@ func (cmd *serveCommand) checkBackups(c *admin.Call) error {
 		return err
 	}
 	cmd.BackupTo = path
-	err = backups.Check(cmd.BackupTo, c.DataDir)
-	if _, none := ops.LastBackup(c.DataDir); none == nil && !errors.Is(err, backups.ErrInside) {
-		return nil
-	}
-	return err
+	return backups.CheckStart(path, c.DataDir)
 }
 
 // proxies returns the networks of --trusted-proxies.

@@ -20,6 +20,7 @@ import (
 	"kist/admin/ops"
 	"kist/admin/serve"
 	"kist/admin/socket"
+	"kist/blobs/disk"
 	"kist/blobs/sealed"
 	"kist/kv/record"
 	"kist/kv/workcopy"
@@ -57,7 +58,13 @@ func (cmd *backupInitCommand) Run(c *Call) error {
 	if !made {
 		return c.say(answer, "%s is marked as a folder for backups already.", cmd.Dir)
 	}
-	return c.say(answer, "%s is marked as a folder for backups. To make them there: kist serve --backup-to %[1]s", cmd.Dir)
+	text := fmt.Sprintf("%s is marked as a folder for backups.", cmd.Dir)
+	uid, gid, known := disk.Owner(c.DataDir)
+	mine, _, _ := disk.Owner(cmd.Dir)
+	if known && uid != mine {
+		text += fmt.Sprintf(" Give it to the user of the server: chown -R %d:%d %s", uid, gid, cmd.Dir)
+	}
+	return c.say(answer, "%s\nTo make them there: kist serve --backup-to %s", text, cmd.Dir)
 }
 
 type backupListCommand struct {

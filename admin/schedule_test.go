@@ -79,6 +79,23 @@ func TestUnmarkedFolder(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(folder, "*"))
 	is.NoErr(err)
 	is.Equal(len(left), 0)
+
+	// It is the same folder that may be missing. Another one is mistyped.
+	for _, mistyped := range []string{p.path("bakcup"), p.path("backup", "no"), p.data("INSTANCE")} {
+		refused = p.run("", "serve", "--backup-to", mistyped)
+		is.Equal(refused.code, 1)
+		is.True(strings.Contains(refused.err, mistyped))
+		if !strings.HasPrefix(mistyped, p.data()) {
+			is.True(strings.Contains(refused.err, "the last backups were made in "+folder))
+		}
+	}
+	moved := p.path("moved")
+	p.must("backup", "init", moved)
+	s = p.serve("--backup-to", moved)
+	p.until("there is a backup", func() bool { return len(p.scheduled(moved)) == 1 })
+	s.stop()
+	is.True(strings.Contains(s.log.String(), "another folder"))
+	is.Equal(p.run("", "serve", "--backup-to", folder).code, 1)
 }
 
 // kist backup DEST works with and without the word to; init and list are its other commands.

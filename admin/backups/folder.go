@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"kist/blobs/disk"
@@ -158,14 +159,97 @@ func Check(folder, data string) error {
 		return err
 	}
 	_, err := os.Stat(filepath.Join(folder, markName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is not marked as a folder for backups: see that its disk is mounted; "+
-			"for a new and empty folder run: kist backup init %[1]s", folder)
+	if mistaken(err) {
+		return &unmarked{folder}
 	}
 	if err != nil {
-		return fmt.Errorf("the folder for backups cannot be used: %w", err)
+		return unusable(folder, err)
 	}
 	return nil
+}
+
+// CheckStart refuses a folder that nobody can have meant: one in the data directory, and one that is not marked
+// unless the last backups were made there, so that its disk may be missing. A server starts with all others, since
+// being reachable matters more than the backup. What is wrong with them is told when a backup is made.
+func CheckStart(folder, data string) error {
+	err := Check(folder, data)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrInside) {
+		return err
+	}
+	if !errors.As(err, new(*unmarked)) {
+		return nil
+	}
+	switch used := usedBefore(data); used {
+	case "":
+		return err
+	case folder:
+		return nil
+	default:
+		return fmt.Errorf("%w; it is another folder than before: the last backups were made in %s", err, used)
+	}
+}
+
+// unmarked says that a folder has no mark.
+type unmarked struct{ folder string }
+
+func (e *unmarked) Error() string {
+	return fmt.Sprintf("%s is not marked as a folder for backups: see that its disk is mounted; "+
+		"for a new and empty folder run: kist backup init %[1]s", e.folder)
+}
+
+// mistaken reports whether an error says that nothing can have been there: the path is wrong, or a disk is missing.
+func mistaken(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG) ||
+		errors.Is(err, syscall.ELOOP)
+}
+
+// unusable says what to do about a folder that the server may not use.
+func unusable(folder string, err error) error {
+	failed := fmt.Errorf("the folder for backups cannot be used: %w", err)
+	if errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w; mount it for writing, and under systemd also name it in the service: ReadWritePaths=-%s",
+			failed, folder)
+	}
+	uid := os.Getuid()
+	if !errors.Is(err, fs.ErrPermission) || uid < 0 { // Windows has no such numbers
+		return failed
+	}
+	_, err = os.Stat(folder)
+	owner, _, _ := disk.Owner(folder)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; the user of the server (%d) may not enter a folder above it: "+
+			"let it in there, or name another folder", failed, uid)
+	case uid == 0:
+		return fmt.Errorf("%w; not even root may: look at how its disk is mounted", failed)
+	}
+	if owner == uid {
+		return fmt.Errorf("%w; let the user of the server use it: chmod -R u+rwX %s", failed, folder)
+	}
+	return fmt.Errorf("%w; give it to the user of the server: chown -R %d:%d %s", failed, uid, os.Getgid(), folder)
+}
+
+// usedName is a file in the data directory. It has the path of the folder that backups were last made in.
+const usedName = "BACKUP-FOLDER"
+
+// usedBefore returns the folder that backups of the data directory were last made in; "" if that is not known.
+func usedBefore(data string) string {
+	text, err := os.ReadFile(filepath.Join(data, usedName))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(text), "\n")
+}
+
+// noteUsed notes the folder that backups of the data directory are made in.
+func noteUsed(data, folder string) error {
+	if usedBefore(data) == folder {
+		return nil
+	}
+	return datadir.WriteFile(data, usedName, []byte(folder+"\n"))
 }
 
 // List reads what backups a folder has, the newest first. It reads none of their contents.
@@ -175,7 +259,7 @@ func List(folder string) ([]Backup, error) {
 		return nil, fmt.Errorf("the folder for backups cannot be read: %w", err)
 	}
 	all := []Backup{}
-	for _, e := range slices.Backward(entries) {
+	for _, e := range entries {
 		at, err := time.Parse(nameLayout, e.Name())
 		if err != nil || !e.IsDir() {
 			continue
@@ -189,41 +273,42 @@ func List(folder string) ([]Backup, error) {
 // read describes the backup in a folder.
 func read(path string, at time.Time) Backup {
 	b := Backup{At: at, Path: path}
-	text, err := os.ReadFile(filepath.Join(path, checkedName))
-	if err == nil {
-		err = json.Unmarshal(text, &b.note)
-	}
-	if err == nil && b.note.Format != noteFormat {
-		err = errors.New("it is of another version")
-	}
+	n, err := readNote(path)
 	if err != nil {
-		b.note = note{}
 		b.Error = "Its file " + checkedName + " cannot be read, so nobody knows whether it is whole: " +
 			"kist verify " + path + " tells."
 		return b
 	}
-	b.Size, b.Checked, b.Error = b.note.Size, b.note.Checked, b.note.Error
+	b.note, b.Size, b.Checked, b.Error = n, n.Size, n.Checked, n.Error
 	return b
+}
+
+// readNote reads the note in the folder of a backup.
+func readNote(folder string) (n note, err error) {
+	text, err := os.ReadFile(filepath.Join(folder, checkedName))
+	if err != nil {
+		return note{}, err
+	}
+	if err := json.Unmarshal(text, &n); err != nil {
+		return note{}, err
+	}
+	if n.Format != noteFormat {
+		return note{}, errors.New("it is of another version")
+	}
+	return n, nil
 }
 
 // hold keeps other servers out of the folder until release is called.
 func hold(folder string) (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(folder, markName), os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("the folder for backups cannot be used: %w", err)
+		return nil, unusable(folder, err)
 	}
 	if err := disk.TryLock(f); errors.Is(err, disk.ErrLocked) {
 		_ = f.Close() // nothing was written
 		return nil, fmt.Errorf("another server is making a backup in %s", folder)
 	}
 	return func() { _ = f.Close() }, nil // a file system that has no locks is used without
-}
-
-// setAside takes its name from a backup. It returns the folder that remains to be removed.
-func setAside(b Backup) (string, error) {
-	folder, name := filepath.Split(b.Path)
-	aside := filepath.Join(folder, removingTag+name)
-	return aside, os.Rename(b.Path, aside)
 }
 
 // removeAll removes a folder with a backup, or some of it if ended says so.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"kist/admin/console"
@@ -18,6 +17,7 @@ import (
 	"kist/blobs/disk"
 	"kist/kv/datadir"
 	"kist/kv/record"
+	"kist/kv/workcopy"
 )
 
 // wholeEvery is how often all of a backup is read.
@@ -61,6 +61,7 @@ func (r *run) make() (err error) {
 	if err := r.sameInstance(); err != nil {
 		return err
 	}
+	r.noteFolder()
 
 	if err := r.prune(); err != nil { // before the new one needs their space
 		return err
@@ -100,6 +101,17 @@ func (r *run) sameInstance() error {
 		}
 	}
 	return nil
+}
+
+// noteFolder notes in the data directory which folder is used, and says if it is another one than before.
+func (r *run) noteFolder() {
+	before := usedBefore(r.job.Dir)
+	if before != "" && before != r.folder {
+		r.log.Warn("backups are made in another folder from now on", "folder", r.folder, "before", before)
+	}
+	if err := noteUsed(r.job.Dir, r.folder); err != nil {
+		r.log.Warn("the folder for backups is not noted in the data directory", "error", err)
+	}
 }
 
 // create makes a backup under its name.
@@ -199,7 +211,7 @@ func (r *run) explain(err error) error {
 	if errors.As(err, new(*ops.NoRoom)) {
 		return fmt.Errorf("%w, or keep fewer backups with --backup-keep", err)
 	}
-	if errors.Is(err, syscall.ENOSPC) {
+	if workcopy.NoRoom(err) {
 		return fmt.Errorf("there is no room left in %s (%w); use a larger disk, or keep fewer backups "+
 			"with --backup-keep", r.folder, err)
 	}
@@ -294,7 +306,7 @@ func sameContent(one, other, name string) bool {
 func (r *run) rehearse(made Backup) (how string, err error) {
 	if r.hasRoom(made.Size) {
 		err := r.restore(made)
-		if !errors.Is(err, syscall.ENOSPC) || r.job.Ended() != nil {
+		if !workcopy.NoRoom(err) || r.job.Ended() != nil {
 			return "restored into a folder beside it", err
 		}
 	}
@@ -330,11 +342,7 @@ func (r *run) prune() error {
 		if err := r.step("remove"); err != nil {
 			return err
 		}
-		aside, err := setAside(b)
-		if err == nil {
-			r.all = slices.DeleteFunc(r.all, func(one Backup) bool { return one.At.Equal(b.At) })
-			err = errors.Join(syncNames(r.folder), removeAll(aside, r.job.Ended))
-		}
+		err := r.remove(b)
 		if ended := r.job.Ended(); ended != nil {
 			return ended
 		}
@@ -345,6 +353,20 @@ func (r *run) prune() error {
 		r.log.Info("an old backup was removed", "backup", b.Path)
 	}
 	return nil
+}
+
+// remove removes a backup. It loses its name first.
+func (r *run) remove(b Backup) error {
+	folder, name := filepath.Split(b.Path)
+	aside := filepath.Join(folder, removingTag+name)
+	if err := os.Rename(b.Path, aside); err != nil {
+		return err
+	}
+	r.all = slices.DeleteFunc(r.all, func(one Backup) bool { return one.At.Equal(b.At) })
+	if err := syncNames(r.folder); err != nil {
+		return err
+	}
+	return removeAll(aside, r.job.Ended)
 }
 
 // quiet is a job of a server: it shows no progress.
