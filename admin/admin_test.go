@@ -291,7 +291,9 @@ func TestUserAddMakesTheDataDirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
-	p.ann()
+	is.Equal(p.run("correct horse\n", "user", "add", "ann", "--admin", "--password-stdin"), result{
+		0, "Added ann, an administrator.\n", "There is no data directory yet; ./kist-data becomes one.\n",
+	})
 	info, err := os.Stat(p.data())
 	is.NoErr(err)
 	is.Equal(info.Mode(), fs.ModeDir|0o700)

@@ -147,7 +147,7 @@ func (cmd *backupListCommand) folder(c *Call) (string, error) {
 }
 
 func (cmd *backupCommand) Run(c *Call) error {
-	if err := ops.RequireData(c.DataDir); err != nil {
+	if err := c.requireData(); err != nil {
 		return err
 	}
 	if err := workcopy.Readable(c.DataDir); err != nil { // before anything is written

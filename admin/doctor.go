@@ -42,7 +42,7 @@ func (cmd doctorCommand) Run(c *Call) error {
 			return err
 		}
 	}
-	if err := ops.RequireData(c.DataDir); err != nil {
+	if err := c.requireData(); err != nil {
 		return err
 	}
 	d := &checkup{ops.Checkup{Dir: c.DataDir}, c}

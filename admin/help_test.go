@@ -74,8 +74,8 @@ func TestHandbook(t *testing.T) {
 	is.True(strings.Contains(more.err, "prints a page of the handbook"))
 }
 
-// commandLine finds kist and its arguments in a line of code.
-var commandLine = regexp.MustCompile(`(?m)(?:^|[|;(&] *|/)kist +([^#|>&;)\n]+)`)
+// commandLine finds kist and its arguments in a line of code. The first one is no path, as in mv DIR/kist DIR.
+var commandLine = regexp.MustCompile(`(?m)(?:^|[|;(&] *|sudo +|/)kist +([^/#|>&;)\n][^#|>&;)\n]*)`)
 
 // needsMore is what the parser says of a command that needs more.
 var needsMore = regexp.MustCompile(`^(missing|expected) `)

@@ -35,7 +35,7 @@ import (
 
 // Globals are the flags of every command.
 type Globals struct {
-	DataDir   string `default:"./kist-data" placeholder:"DIR" help:"The data directory."`
+	DataDir   string `default:"./kist-data" placeholder:"DIR" help:"The data directory. Without ./kist-data here, commands other than serve use /var/lib/kist if it is there, which has the data of the service."`
 	JSON      bool   `help:"Print results as JSON."`
 	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"Format of log lines on standard error: text or json."`
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Lowest level to log: debug, info, warn or error."`
@@ -76,6 +76,7 @@ type Call struct {
 	Log            *slog.Logger  // on Stderr
 	Access         *slog.Logger  // gets a line about each request; lines may be written a moment later
 	delay          time.Duration // of a sweep in this process
+	chosen         chosen        // how DataDir was
 	operator       Operator
 }
 
@@ -118,7 +119,7 @@ func (c *Call) denied(err error) error {
 		return err
 	}
 	return fmt.Errorf("this user cannot use the data directory %s: %w; run kist as the user that the directory "+
-		"belongs to, or as root", c.DataDir, err)
+		"belongs to, or as root (sudo)", c.DataDir, err)
 }
 
 func (c *Call) run(cli any, args []string) error {
@@ -168,6 +169,7 @@ func (c *Call) run(cli any, args []string) error {
 	if err := c.refuseEmpty(ctx); err != nil {
 		return err
 	}
+	c.chooseData(ctx)
 	if info, err := os.Stat(c.DataDir); err == nil && !info.IsDir() {
 		return exit.Misused("the data directory %s is a file; --data-dir must name a folder", c.DataDir)
 	}
@@ -180,7 +182,13 @@ func (c *Call) run(cli any, args []string) error {
 	c.Log, c.Access = slog.New(c.logHandler(lines)), slog.New(c.logHandler(lines.late()))
 	slog.SetDefault(c.Log)
 	process.LimitMemory()
-	return ctx.Run(c)
+	began := time.Now()
+	err = ctx.Run(c)
+	if owned := process.GiveBack(c.DataDir, began); owned != nil {
+		c.Log.Warn("some of what root has made in the data directory still belongs to root: "+
+			"give it to the user of the server with chown", "error", owned)
+	}
+	return err
 }
 
 // setVariables gives an environment variable to each flag that configures kist: the
@@ -419,10 +427,22 @@ func (c *Call) progress(what string, total int64) *console.Progress {
 	return console.NewProgress(c.Stderr, what, total)
 }
 
-// connect reaches the data directory, in the server or in this process.
+// connect reaches the data directory, in the server or in this process. With create it makes one that does not exist,
+// unless that would be the service's.
 func (c *Call) connect(ctx context.Context, create bool) (*control.Client, error) {
+	prepare := c.requireData
+	if create {
+		prepare = c.prepareData
+	}
+	err := prepare()
+	if err != nil {
+		return nil, err
+	}
+	if c.chosen == besideThat {
+		fmt.Fprintf(c.Stderr, "This is about %s; for the data of the service, add --data-dir %s.\n", c.DataDir, serviceDir)
+	}
 	return control.Connect(ctx, control.Options{
-		Dir: c.DataDir, Create: create, GCDelay: c.delay, Log: c.Log,
+		Dir: c.DataDir, GCDelay: c.delay, Log: c.Log,
 		Handler: func(s *kv.Store, commands control.Commands) http.Handler { return c.operator(s, c.Log, commands) },
 	})
 }

@@ -21,7 +21,7 @@ type rollbackCommand struct {
 
 // Run makes a data directory for the former version. The present one stays as it is.
 func (cmd *rollbackCommand) Run(c *Call) error {
-	if err := ops.RequireData(c.DataDir); err != nil {
+	if err := c.requireData(); err != nil {
 		return err
 	}
 	if err := workcopy.Readable(c.DataDir); err != nil { // before anything is written

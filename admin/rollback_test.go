@@ -272,7 +272,7 @@ err <dest> is missing; kist rollback --help shows how it is used.
 exit 2
 
 kist rollback back --data-dir none
-err There is no data directory at none.
+err There is no data directory at none; kist serve and kist user add make one, and --data-dir names another.
 exit 3`)
 	is := is.New(t)
 	is.True(!p.exists(p.path("back")))

@@ -460,7 +460,7 @@ func TestDataDirectoryOfAnotherUser(t *testing.T) {
 		is.True(err != nil)
 		is.True(strings.HasPrefix(out, "This user cannot use the data directory "+of.at+": ")) // out
 		is.True(strings.HasSuffix(
-			out, ": permission denied; run kist as the user that the directory belongs to, or as root.\n",
+			out, ": permission denied; run kist as the user that the directory belongs to, or as root (sudo).\n",
 		))
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"kist/admin/exit"
 	"kist/admin/ops"
 	"kist/admin/socket"
 	"kist/blobs"
@@ -30,14 +29,14 @@ const (
 // Options say how to reach a data directory.
 type Options struct {
 	Dir     string
-	Create  bool          // create the data directory if it does not exist
 	GCDelay time.Duration // of a sweep if no server runs
 	Log     *slog.Logger
 	Handler func(*kv.Store, Commands) http.Handler // answers if no server runs
 }
 
 // Connect reaches a data directory: through the socket of its server if one runs,
-// or else by opening it. In that case no server can start until the client is closed.
+// or else by opening it, which makes one that is not there. In that case no server can start until the client is
+// closed.
 func Connect(ctx context.Context, o Options) (*Client, error) {
 	dir := o.Dir
 	path := filepath.Join(dir, socket.Name)
@@ -51,16 +50,6 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 			return nil, fmt.Errorf("cannot reach the running server: %w", err)
 		}
 
-		if deadline.IsZero() { // the first time: as far as is known, nobody has it open
-			there, err := ops.HasData(dir)
-			if err != nil {
-				return nil, err
-			}
-			if !there && !o.Create {
-				return nil, exit.Absent("data directory at",
-					dir+"; kist serve and kist user add make one, and --data-dir names another")
-			}
-		}
 		store, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: o.Log})
 		if err == nil {
 			return inThisProcess(store, o), nil

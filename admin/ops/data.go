@@ -87,18 +87,6 @@ func HasData(dir string) (bool, error) {
 	return false, nil
 }
 
-// RequireData fails with exit.Absent if kist has never used the directory.
-func RequireData(dir string) error {
-	there, err := HasData(dir)
-	if err != nil {
-		return err
-	}
-	if !there {
-		return exit.Absent("data directory at", dir)
-	}
-	return nil
-}
-
 // ExpectData is the check of serve --expect-data: it fails if the directory has no
 // data.
 func ExpectData(dir string) error {

@@ -13,7 +13,8 @@ if [ "$1" = configure ] || [ "$1" = abort-upgrade ] || [ "$1" = abort-remove ]; 
 		deb-systemd-invoke restart kist.service > /dev/null || true # starts it too, but not if it is disabled
 	fi
 	if [ "$1" = configure ] && [ -z "$2" ]; then
-		echo 'Kist is at http://127.0.0.1:7080. "journalctl -u kist -n 20" has the link for the first administrator.'
-		echo 'Settings are in /etc/kist/kist.env, the data in /var/lib/kist.'
+		echo 'Kist is at http://127.0.0.1:7080. "journalctl -u kist -n 20" has the link for the first administrator;'
+		echo '"kist user add ann --admin" makes one, too. Commands use the data of the service, in /var/lib/kist, as root.'
+		echo 'Settings are in /etc/kist/kist.env.'
 	fi
 fi

@@ -7,5 +7,6 @@ if [ -d /run/systemd/system ]; then
 fi
 if [ "$1" -eq 1 ]; then
 	echo '"systemctl enable --now kist" starts Kist at http://127.0.0.1:7080; then "journalctl -u kist -n 20" has the'
-	echo 'link for the first administrator. Settings are in /etc/kist/kist.env, the data in /var/lib/kist.'
+	echo 'link for the first administrator; "kist user add ann --admin" makes one, too. Commands use the data of the'
+	echo 'service, in /var/lib/kist, as root. Settings are in /etc/kist/kist.env.'
 fi
