@@ -189,7 +189,7 @@ func (cmd *storeEncrypt) Run(c *Call) error {
 		return err
 	}
 	defer b.Close()
-	done, err := c.job("", cmd.Scratch).Encrypt(context.Background(), b, key, cmd.Store, cmd.LeaveDamaged)
+	done, err := c.job(c.DataDir, cmd.Scratch).Encrypt(context.Background(), b, key, cmd.Store, cmd.LeaveDamaged)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,11 @@ func (e *Later) Unwrap() error { return e.Err }
 
 // An Unfit is an error of a Remote that says why what is there must not be used as it was asked
 // for, and what to do. Another request would fail, too.
-type Unfit struct{ Text string }
+type Unfit struct {
+	Text string
+	// Bare says that objects are there which are not encrypted, and were to be.
+	Bare bool
+}
 
 func (e *Unfit) Error() string { return e.Text }
 

@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"kist/admin/console"
 	"kist/blobs"
 	"kist/blobs/sealed"
+	"kist/kv/datadir"
 	"kist/kv/record"
 	"kist/kv/ship"
 )
@@ -54,6 +56,9 @@ func (j Job) Encrypt(
 	ctx context.Context, store blobs.Remote, key *sealed.Key, address string, damaged bool,
 ) (*Encrypted, error) {
 	state, err := sealed.Look(ctx, store, key)
+	if bare(err) && wasSealed(j.Dir, address) {
+		return nil, errors.New(ship.Replaced(address))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -68,20 +73,32 @@ func (j Job) Encrypt(
 			"start kist serve with --store and --store-key-file", address)
 	}
 
-	e.dir, err = os.MkdirTemp(j.Scratch, "kist-encrypt-")
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a folder for temporary files: %w", err)
+	if err := e.introduce(ctx, state); err != nil {
+		return nil, err
 	}
-	defer os.RemoveAll(e.dir) //nolint:errcheck // a folder for temporary files
+
+	usual := place{os.TempDir(), hiddenScratch}
+	there, err := HasData(j.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if there {
+		usual = within(j.Dir)
+	}
+	work, err := newScratch(j.Scratch, usual)
+	if err != nil {
+		return nil, err
+	}
+	defer work.Close() //nolint:errcheck // the next run removes what is left
+	e.dir = work.Path
 	e.scratch, err = blobs.Open(filepath.Join(e.dir, "blobs"))
 	if err != nil {
 		return nil, err
 	}
 	defer e.scratch.Close()
 
-	if state.Done { // an earlier run has ended while it removed the plain store
-		e.damaged = true
-		err = e.copyRest(ctx)
+	if state.Done {
+		err = e.resume(ctx)
 	} else {
 		err = e.move(ctx)
 	}
@@ -89,6 +106,65 @@ func (j Job) Encrypt(
 		return nil, err
 	}
 	return &e.result, e.remove(ctx)
+}
+
+// introduce says whose data is there. It fails if that is not the data of the data directory, or replaces
+// an encrypted store.
+func (e *encryption) introduce(ctx context.Context, state sealed.State) error {
+	if wasSealed(e.Dir, e.result.Store) {
+		return errors.New(ship.Replaced(e.result.Store))
+	}
+	from := e.from
+	if state.Done {
+		from = e.to
+	}
+	instance, last, err := ship.Latest(ctx, from)
+	if errors.Is(err, fs.ErrNotExist) { // meta alone was there, and a run has ended while it replaced that
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	here, err := datadir.ReadInstance(e.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if here != "" && here != instance {
+		return fmt.Errorf("%s has the data of instance %s, and the data directory %s belongs to instance %s; "+
+			"look at --store, and name the data directory of that data with --data-dir, or an empty one if it is lost",
+			e.result.Store, instance, e.Dir, here)
+	}
+
+	when := "no change yet"
+	if !last.IsZero() {
+		when = "the last change at " + last.UTC().Format(time.RFC3339)
+	}
+	_, err = fmt.Fprintf(e.Stderr, "%s has the data of instance %s, with %s. If you do not know it, stop this command.\n",
+		e.result.Store, instance, when)
+	return err
+}
+
+// bare reports whether an error says that what is there is not encrypted, or not all of it.
+func bare(err error) bool {
+	unfit := (*blobs.Unfit)(nil)
+	return errors.As(err, &unfit) && unfit.Bare
+}
+
+// wasSealed reports whether the data directory has an encrypted store at the address.
+func wasSealed(dir, address string) bool {
+	there, err := ship.SealedIn(dir)
+	return err == nil && there != "" && there == strings.TrimRight(address, "/")
+}
+
+// resume goes on where an earlier run has ended while it removed the plain store. All of that was read back then,
+// so only contents are copied, whose names are their hashes: somebody may have put other objects there since.
+func (e *encryption) resume(ctx context.Context) error {
+	_, err := readSmall(ctx, e.to, ship.MetaName)
+	if err != nil {
+		return fmt.Errorf("this command has not made what is there: %w", err)
+	}
+	e.damaged = true // they were left behind then
+	return e.contents(ctx)
 }
 
 // move makes the encrypted store, checks it, and lets it be the store.
@@ -261,10 +337,18 @@ func (e *encryption) contents(ctx context.Context) error {
 	if err != nil || len(e.bad) == 0 || e.damaged {
 		return err
 	}
-	return fmt.Errorf("%s in the object store %s damaged, such as the one with the SHA-256 %s; start the server without "+
-		"--store-key-file, which sends it again within a day if it has it, or leave damaged files behind with "+
-		"--leave-damaged. Nothing was removed", record.Plural(len(e.bad), "file"),
-		console.Word(len(e.bad) == 1, "is", "are"), e.bad[0])
+	advice := "start the server without --store-key-file, which sends it again within a day if it has it, or " +
+		"leave damaged files behind with --leave-damaged"
+	_, err = e.head(ctx, sealed.Moving)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil { // no server starts any more
+		advice = "run this command again with --leave-damaged, and start the server with --store-key-file then, " +
+			"which sends it again within a day if it has it"
+	}
+	return fmt.Errorf("%s in the object store %s damaged, such as the one with the SHA-256 %s; %s. Nothing was removed",
+		record.Plural(len(e.bad), "file"), console.Word(len(e.bad) == 1, "is", "are"), e.bad[0], advice)
 }
 
 // content copies a content.
@@ -509,7 +593,9 @@ func (e *encryption) removeOne(ctx context.Context, o blobs.Object) error {
 	ref, content := refOf(o.Name)
 	_, err := e.head(ctx, o.Name)
 	if errors.Is(err, fs.ErrNotExist) && !strings.HasPrefix(o.Name, ship.RacePrefix) && !(content && e.leaves(ref)) {
-		return fmt.Errorf("a server has put %s into the object store meanwhile; stop it, and run this command again", o.Name)
+		return fmt.Errorf("%s was put into the object store while it was encrypted; stop the server that still writes "+
+			"there, and run this command again. If there is none, somebody else has put it there: "+
+			"it was not encrypted; let the operator of the object store remove it", o.Name)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,7 +122,10 @@ func hashed(b []byte) blobs.Ref { return sha256.Sum256(b) }
 // shipping is a store that ships to the remote.
 func shipping(t *testing.T, dir string, remote blobs.Remote) (*kv.Store, *ship.Shipper, error) {
 	t.Helper()
-	s := ship.New(ship.Options{Remote: remote, Sync: true, Log: kvtest.Quiet, Address: "s3://test/kist"})
+	_, isSealed := remote.(*sealed.Remote)
+	s := ship.New(ship.Options{
+		Remote: remote, Sync: true, Sealed: isSealed, Log: kvtest.Quiet, Address: "s3://test/kist",
+	})
 	store, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet, Ship: s})
 	return store, s, err
 }
@@ -165,6 +169,15 @@ func encrypt(t *testing.T, b *bucket, key *sealed.Key, damaged bool) (*Encrypted
 	t.Helper()
 	j := Job{Scratch: t.TempDir(), Stderr: io.Discard, Log: kvtest.Quiet}
 	return j.Encrypt(t.Context(), b, key, "s3://test/kist", damaged)
+}
+
+// encryptFor is encrypt with a data directory. It returns what is printed, too.
+func encryptFor(t *testing.T, dir string, b *bucket, key *sealed.Key) (*Encrypted, string, error) {
+	t.Helper()
+	var printed strings.Builder
+	j := Job{Dir: dir, Stderr: &printed, Log: kvtest.Quiet}
+	done, err := j.Encrypt(t.Context(), b, key, "s3://test/kist", false)
+	return done, printed.String(), err
 }
 
 // state is what a restore gives.
@@ -293,4 +306,187 @@ func TestEncryptDamaged(t *testing.T) {
 	is.Equal(state(t, with), want)
 	_, err = with.Head(t.Context(), bad.RemoteName())
 	is.True(errors.Is(err, fs.ErrNotExist))
+}
+
+// An operator who puts a plain store in the place of an encrypted one does not get it encrypted: the data directory
+// knows that its store was. Without the data directory, a store that was encrypted and has plain objects beside that
+// is refused.
+func TestEncryptRefusesAReplacedStore(t *testing.T) {
+	t.Parallel()
+	key := keyOf(t, 1)
+	before, dir, _ := stored(t)
+	b := before.copied()
+	_, err := encrypt(t, b, key, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, _ := sealed.New(key, b)
+	store, s, err := shipping(t, dir, with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Await()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	foreign, other, _ := stored(t)
+	half := foreign.copied()
+	half.left = 15 // some way into the encryption
+	_, _ = encrypt(t, half, key, false)
+	half.left = -1
+
+	mixed := func(plain *bucket) *bucket {
+		m := b.copied()
+		maps.Copy(m.objects, plain.objects)
+		return m
+	}
+	const known = "This store was encrypted and has been replaced by a plain one. Do not encrypt it"
+	const mix = "do not encrypt them"
+	for _, c := range []struct {
+		name string
+		b    *bucket
+		dir  string
+		says string // by the command; "" if it encrypts
+	}{
+		{"the owner's, of before", before.copied(), dir, known},
+		{"a foreign one", foreign.copied(), dir, known},
+		{"a half encrypted one", half, dir, known},
+		{"plain objects beside it", mixed(foreign), dir, known},
+		{"plain objects beside it, and a new machine", mixed(foreign), filepath.Join(t.TempDir(), "none"), mix},
+		{"the owner's, of before, beside it, and a new machine", mixed(before), filepath.Join(t.TempDir(), "none"), mix},
+		{"another instance", before.copied(), other, "belongs to instance"},
+		{"its own directory", foreign.copied(), other, ""},
+		{"none yet", foreign.copied(), filepath.Join(t.TempDir(), "none"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			is := is.New(t)
+			was := c.b.copied()
+			if c.says == known { // the server does not advise to encrypt it
+				with, _ := sealed.New(key, c.b)
+				_, _, err := shipping(t, dir, with)
+				is.True(err != nil && strings.Contains(err.Error(), known))
+				plain, _ := sealed.Plain(c.b)
+				_, _, err = shipping(t, dir, plain)
+				is.True(err != nil && strings.Contains(err.Error(), "add --store-key-file"))
+			}
+			_, printed, err := encryptFor(t, c.dir, c.b, key)
+			if c.says == "" {
+				is.NoErr(err)
+				is.True(strings.Contains(printed, "has the data of instance "))
+				is.True(strings.Contains(printed, "the last change at "))
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Fatal(err)
+			}
+			is.Equal(c.b.objects, was.objects)
+		})
+	}
+}
+
+// The address may be used without encryption no more, also if nothing is there.
+func TestSealedStoreStaysSealed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	empty := func() *bucket { return &bucket{objects: map[string][]byte{}, left: -1} }
+	with, _ := sealed.New(keyOf(t, 1), empty())
+	store, s, err := shipping(t, dir, with)
+	is.NoErr(err)
+	s.Await()
+	is.NoErr(store.Close())
+
+	b := empty()
+	plain, _ := sealed.Plain(b)
+	_, _, err = shipping(t, dir, plain)
+	is.True(err != nil && strings.Contains(err.Error(), "add --store-key-file"))
+	is.Equal(len(b.objects), 0)
+	with, _ = sealed.New(keyOf(t, 1), b) // an empty one is filled again
+	store, s, err = shipping(t, dir, with)
+	is.NoErr(err)
+	s.Await()
+	is.NoErr(store.Close())
+	is.Equal(b.plainNames(), nil)
+}
+
+// Once all is encrypted and read back, a run that goes on takes nothing but contents from what is not encrypted.
+func TestEncryptGoesOnWithItsOwn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	key := keyOf(t, 1)
+	whole, _, want := stored(t)
+	done := func() *bucket { // cut short at the beginning of the removal
+		for left := 1; ; left++ {
+			b := whole.copied()
+			b.left = left
+			_, err := encrypt(t, b, key, false)
+			b.left = -1
+			is.True(err != nil)
+			state, err := sealed.Look(t.Context(), b, key)
+			is.NoErr(err)
+			if state.Done {
+				return b
+			}
+		}
+	}
+	foreign, _, _ := stored(t)
+	late := "log/00000000000000ff"
+
+	b := done()
+	b.objects[late] = foreign.objects["log/0000000000000001"]
+	_, err := encrypt(t, b, key, false)
+	is.True(err != nil && strings.Contains(err.Error(), late+" was put into the object store while it was encrypted"))
+	with := sealed.Beside(key, b)
+	_, err = with.Head(t.Context(), late)
+	is.True(errors.Is(err, fs.ErrNotExist))
+	delete(b.objects, late)
+	_, err = encrypt(t, b, key, false)
+	is.NoErr(err)
+	is.Equal(state(t, with), want)
+	is.Equal(b.plainNames(), nil)
+
+	b = done() // the mark of the key is right, and nothing else
+	b.objects["meta"] = append(bytes.Clone(b.objects["meta"][:48]), b.objects["sealed/moving"][48:]...)
+	before := b.copied()
+	_, err = encrypt(t, b, key, false)
+	is.True(err != nil && strings.Contains(err.Error(), "has not made what is there"))
+	is.Equal(b.objects, before.objects)
+}
+
+// What a run keeps on the disk is in the data directory, where the next one finds it, and not in a folder for
+// everybody.
+func TestEncryptScratch(t *testing.T) {
+	is := is.New(t)
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	b, dir, _ := stored(t)
+	left := filepath.Join(dir, "cache", "scratch-left")
+	is.NoErr(os.MkdirAll(left, 0o700))
+	is.NoErr(os.WriteFile(filepath.Join(left, "owner"), nil, 0o600))
+	_, _, err := encryptFor(t, dir, b, keyOf(t, 1))
+	is.NoErr(err)
+	all, err := filepath.Glob(filepath.Join(dir, "cache", "scratch-*"))
+	is.NoErr(err)
+	is.Equal(all, nil)
+}
+
+// After the store was closed for servers, the advice about damage is one that can be followed.
+func TestEncryptDamagedLate(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	key := keyOf(t, 1)
+	b, _, want := stored(t)
+	b.left = 7 // five contents, what keeps servers off, the fence
+	_, err := encrypt(t, b, key, false)
+	is.True(err != nil)
+	b.left = -1
+	is.True(b.objects["sealed/moving"] != nil)
+	bad := []byte("marker of a late one")
+	b.objects[hashed(bad).RemoteName()] = bytes.ToUpper(bad)
+	_, err = encrypt(t, b, key, false)
+	is.True(err != nil && strings.Contains(err.Error(), "again with --leave-damaged"))
+	is.True(!strings.Contains(err.Error(), "without --store-key-file"))
+	_, err = encrypt(t, b, key, true)
+	is.NoErr(err)
+	with, _ := sealed.New(key, b)
+	is.Equal(state(t, with), want)
 }

@@ -28,6 +28,7 @@ type Store struct {
 	blobs.Remote
 	Ends   []blobs.Remote // the same store by each of its addresses
 	Bucket *s3.Bucket     // what the Remote is in front of
+	Sealed bool           // it encrypts everything
 }
 
 // Open returns the store at an address such as s3://bucket/prefix. Its bucket must be closed.
@@ -49,6 +50,7 @@ func (f *AccessFlags) Open(address string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Sealed = true
 	s.Remote, s.Ends = sealed.New(key, b, ends...)
 	return s, nil
 }
@@ -113,7 +115,8 @@ func (f *StoreFlags) Open(
 	}
 	return ship.Options{
 		Remote: s, Endpoints: s.Ends, Address: strings.TrimRight(f.Store, "/"),
-		Evicts: evicts, TakeOver: f.TakeOver, Sync: f.StoreMode == "sync", History: history, URL: base, Log: log,
+		Evicts: evicts, TakeOver: f.TakeOver, Sync: f.StoreMode == "sync", Sealed: s.Sealed, History: history, URL: base,
+		Log: log,
 	}, s.Bucket.Close, nil
 }
 

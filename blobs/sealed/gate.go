@@ -48,10 +48,14 @@ const (
 	isSealed = "what is in the object store at this prefix is encrypted; " +
 		"add --store-key-file with the key file. If the file is lost, kist store key FILE --from-words " +
 		"makes it again from the words of its recovery sheet"
-	isPlain = "what is in the object store at this prefix is not encrypted; stop the server and run " +
-		"kist store encrypt with the same --store and --store-key-file, which encrypts it, or leave out --store-key-file"
+	isPlain = "what is in the object store at this prefix is not encrypted; if it ever was, somebody has replaced it: " +
+		"do not use it. Else stop the server and run kist store encrypt with the same --store and --store-key-file, " +
+		"which encrypts it, or leave out --store-key-file"
 	isHalf = "what is in the object store at this prefix is not wholly encrypted yet; run kist store encrypt " +
 		"with the same --store and --store-key-file once more: it goes on where it stopped"
+	isMixed = "what is in the object store at this prefix was encrypted, and somebody has put objects beside it that " +
+		"are not; do not encrypt them, and use another prefix, or let the operator of the object store " +
+		"put back what was there"
 )
 
 // checkSealed fails if the remote has a plain store, or one of another key.
@@ -62,9 +66,9 @@ func checkSealed(ctx context.Context, in blobs.Remote, key *Key) error {
 	}
 	switch {
 	case state.Plain && (state.Sealed || state.Done):
-		return &blobs.Unfit{Text: isHalf}
+		return &blobs.Unfit{Text: isHalf, Bare: true}
 	case state.Plain:
-		return &blobs.Unfit{Text: isPlain}
+		return &blobs.Unfit{Text: isPlain, Bare: true}
 	}
 	return nil
 }
@@ -101,8 +105,9 @@ type State struct {
 	Done   bool // the meta is sealed: the plain store is not needed any more
 }
 
-// Look returns what the remote has. It fails if what is sealed there was sealed with another key. What is
-// damaged is for those who read it: two objects must say that the key is another one, if there are two.
+// Look returns what the remote has. It fails if what is sealed there was sealed with another key, and if plain
+// objects are beside a sealed store though nothing is being encrypted. What is damaged is for those who read it:
+// two objects must say that the key is another one, if there are two.
 func Look(ctx context.Context, in blobs.Remote, key *Key) (s State, err error) {
 	kind, head, err := readMeta(ctx, in)
 	if err != nil {
@@ -127,6 +132,16 @@ func Look(ctx context.Context, in blobs.Remote, key *Key) (s State, err error) {
 	s = State{
 		Sealed: first != "", Done: kind == sealedMeta,
 		Plain: slots || moving != "" || kind == plainMeta && used == "",
+	}
+	if slots && moving == "" && (used != "" || s.Done) {
+		slots, err = plainSlots(ctx, in) // an encryption may have ended meanwhile
+		if err != nil {
+			return s, err
+		}
+		if slots {
+			return s, &blobs.Unfit{Text: isMixed, Bare: true}
+		}
+		s.Plain = false
 	}
 
 	var heads [][]byte

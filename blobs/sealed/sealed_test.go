@@ -529,6 +529,9 @@ func TestStoreFitsTheKey(t *testing.T) {
 	}
 	both := sealedWith(mine)
 	put(t, both, slot, []byte("plain"))
+	half := sealedWith(mine)
+	put(t, half, slot, []byte("plain"))
+	put(t, Beside(mine, half), Moving, []byte("meta"))
 	for _, c := range []struct {
 		name        string
 		m           *memory
@@ -543,7 +546,8 @@ func TestStoreFitsTheKey(t *testing.T) {
 		{"encrypted without slots", without(sealedWith(mine), folder+slot), "", "--store-key-file"},
 		{"with another key", sealedWith(theirs), "name the right key file", "--store-key-file"},
 		{"with another key, without its meta", without(sealedWith(theirs), metaName), "the right key", "--store-key-file"},
-		{"half", both, "once more", "--store-key-file"},
+		{"half", half, "once more", "--store-key-file"},
+		{"plain objects beside it", both, "do not encrypt them", "--store-key-file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

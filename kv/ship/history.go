@@ -3,6 +3,8 @@ package ship
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -323,6 +325,41 @@ func (h history) last(ctx context.Context, from uint64) (*Slot, error) {
 		return h.last(ctx, 0)
 	}
 	return nil, damage
+}
+
+// Latest returns the instance whose history a remote has, and when the last change was made. The time is zero if
+// no slot has a change.
+func Latest(ctx context.Context, remote blobs.Remote) (instance string, at time.Time, err error) {
+	h := history{remote}
+	all, err := h.spans(ctx, 0)
+	if err != nil {
+		return "", at, err
+	}
+	for _, o := range slices.Backward(all) {
+		got, err := h.slots(ctx, o)
+		if err != nil && !isFlaw(err) {
+			return "", at, err
+		}
+		for _, s := range slices.Backward(got) {
+			instance = cmp.Or(instance, hex.EncodeToString(s.Instance[:]))
+			if n := len(s.Times); n > 0 {
+				return instance, time.UnixMilli(s.Times[n-1]), nil
+			}
+		}
+	}
+	if instance != "" {
+		return instance, at, nil
+	}
+
+	b, err := h.read(ctx, metaName, -1)
+	if err != nil {
+		return "", at, err
+	}
+	var m meta
+	if err := json.Unmarshal(b, &m); err != nil {
+		return "", at, &flaw{fmt.Errorf("the object %s is damaged: %w", metaName, err)}
+	}
+	return m.Instance, at, nil
 }
 
 // head returns the head of the first slot of an object.

@@ -29,6 +29,7 @@ type Options struct {
 	Evicts    bool   // contents that are in the store may be removed from the disk
 	TakeOver  bool   // another data directory may have written last
 	Sync      bool   // a commit is acknowledged when it is in the store
+	Sealed    bool   // the Remote encrypts everything
 	// History is how long every moment can be restored; what only earlier ones need is
 	// removed after eight days more: see Prune. 0 means that nothing is removed.
 	History time.Duration
@@ -214,6 +215,11 @@ func (s *Shipper) Start(src Source) error {
 	s.lineage, err = readLineage(src.Dir)
 	if err != nil {
 		return err
+	}
+
+	if s.wasSealed() && !s.o.Sealed {
+		return &overError{fmt.Sprintf("what this data directory has put in %s is encrypted; add --store-key-file with "+
+			"the key file, or use another prefix to go on without encryption", s.o.Address)}
 	}
 
 	src.Journal.KeepFrom(0)

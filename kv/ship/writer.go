@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"kist/blobs"
 	"kist/kv/datadir"
 	"kist/kv/journal"
 )
@@ -24,7 +25,12 @@ import (
 // attach makes this server the writer. Afterwards s.complete is false if the store lacks records
 // before the next slot: see begin.
 func (s *Shipper) attach(ctx context.Context) error {
-	if err := s.race(ctx); err != nil {
+	err := s.race(ctx)
+	unfit := (*blobs.Unfit)(nil)
+	if errors.As(err, &unfit) && unfit.Bare && s.wasSealed() {
+		return &overError{Replaced(s.o.Address)}
+	}
+	if err != nil {
 		return err
 	}
 	if err := s.meta(ctx); err != nil {
@@ -179,6 +185,9 @@ func (s *Shipper) claim(last *Slot) error {
 	}
 	if s.o.Evicts && l.Files == "" {
 		l.Files = s.o.Address
+	}
+	if s.o.Sealed {
+		l.Sealed = s.o.Address
 	}
 	l.Place = here
 	s.lineage = l
@@ -401,6 +410,25 @@ type lineage struct {
 	Slot   uint64 `json:"slot,omitempty"` // a late one: a start lists the slots from there
 	// Files is the address of the store that may have contents that the directory lacks.
 	Files string `json:"files,omitempty"`
+	// Sealed is the address of the store in which everything of this directory was encrypted.
+	Sealed string `json:"sealed,omitempty"`
+}
+
+// wasSealed reports whether this data directory has an encrypted store at the address.
+func (s *Shipper) wasSealed() bool { return s.lineage.Sealed != "" && s.lineage.Sealed == s.o.Address }
+
+// SealedIn returns the address of the store in which everything of the data directory was encrypted; "" if
+// there is none.
+func SealedIn(dir string) (string, error) {
+	l, err := readLineage(dir)
+	return l.Sealed, err
+}
+
+// Replaced says that an encrypted store was replaced.
+func Replaced(address string) string {
+	return "This store was encrypted and has been replaced by a plain one. Do not encrypt it: this server has not " +
+		"written what is in " + address + ". Ask the operator of the object store who did. Let the operator put back " +
+		"what was there, or use another prefix, to which everything is copied again"
 }
 
 // FilesIn returns the address of the store that may have contents that the data
