@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,9 @@ func isID(word string) bool {
 	return err == nil && len(word) == 36
 }
 
+// quiet are the operations of monitors, which ask every few seconds, and of kist doctor, which asks many times at once.
+var quiet = []string{"health", "ready", "probe", "probeBody"}
+
 // LogLine writes one line about the request. It contains no header, body or query, and
 // no part of the path that may be a secret.
 func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Duration) {
@@ -82,8 +86,8 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 		client = w.Addr.String()
 	}
 	level := slog.LevelInfo
-	if (w.Op == "health" || w.Op == "ready") && w.Status == http.StatusOK {
-		level = slog.LevelDebug // monitors ask every few seconds
+	if slices.Contains(quiet, w.Op) && w.Status == http.StatusOK {
+		level = slog.LevelDebug
 	}
 	attrs := append(
 		make([]slog.Attr, 0, 12),
