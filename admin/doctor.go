@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -389,8 +390,7 @@ func (d *checkup) address(about control.About) {
 		d.Add(ops.Problem, "base URL", err.Error(), "set --base-url")
 		return
 	}
-	host := base.Hostname()
-	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
+	if isLocal(base) {
 		d.Add(ops.Warning, "base URL",
 			about.Base+" can only be reached from this machine, and shared links begin with it",
 			"put a reverse proxy in front of kist and set --base-url to its address")
@@ -428,7 +428,7 @@ func (d *checkup) proxy(seen *seen, base *url.URL, about control.About) {
 			"requests come by way of a proxy that is not trusted: all visitors look alike, "+
 				"and limits of guesses hold for all together",
 			"set --trusted-proxies "+cmp.Or(seen.Peer, "127.0.0.1"))
-	case !seen.Forwarded && trusted && len(about.TrustedProxies) > 0:
+	case !seen.Forwarded && trusted && len(about.TrustedProxies) > 0 && !own(base, about):
 		d.Add(ops.Problem, "proxy", "the proxy is trusted but does not say for whom it asks",
 			"have it set X-Forwarded-For")
 	case seen.Forwarded && seen.Proto != "" && !strings.EqualFold(seen.Proto, base.Scheme):
@@ -444,6 +444,25 @@ func (d *checkup) proxy(seen *seen, base *url.URL, about control.About) {
 	default:
 		d.OK("proxy", "none in between")
 	}
+}
+
+// own reports whether the base URL is the address of this machine at which the server itself listens. The proxy may be
+// trusted before it is there.
+func own(base *url.URL, about control.About) bool {
+	_, port, err := net.SplitHostPort(about.Listen)
+	if err != nil { // a socket
+		return false
+	}
+	scheme := console.Word(about.Secure, "https", "http")
+	usual := map[string]string{"http": "80", "https": "443"}[scheme]
+	return isLocal(base) && base.Scheme == scheme && cmp.Or(base.Port(), usual) == port
+}
+
+// isLocal reports whether an address can only be reached from the machine that it is on.
+func isLocal(u *url.URL) bool {
+	host := u.Hostname()
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // reach asks the server at one of its addresses. If the server does not answer there,

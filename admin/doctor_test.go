@@ -114,6 +114,20 @@ func TestDoctor(t *testing.T) {
 			}
 		})
 	}
+	t.Run("fresh", func(t *testing.T) { // as a package starts it: the proxy is trusted before it is there
+		is := is.New(t)
+		s := newPlace(t).serve("--trusted-proxies", "127.0.0.1,::1")
+		newest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"version":"1.2.3"}`))
+		}))
+		defer newest.Close()
+		r := s.run("", "doctor", "--check-update", newest.URL)
+		is.Equal(r.code, 0)
+		is.True(strings.Contains(r.out, "ok       proxy: none in between"))
+		is.True(strings.Contains(r.out, "ok       uploads: "))
+		s.stop()
+		is.True(!strings.Contains(s.log.String(), "msg=request")) // the probes fill no log
+	})
 	t.Run("content apart", func(t *testing.T) {
 		is := is.New(t)
 		p := newPlace(t)
