@@ -99,7 +99,8 @@ func (cmd *backupListCommand) Run(c *Call) error {
 			state = "It is dated ahead: the clock was wrong."
 		}
 		rows = append(rows, []string{
-			b.At.Local().Format(listLayout), console.Bytes(b.Size), checked, console.Printable(state), "kist restore " + b.Path,
+			b.At.Local().Format(listLayout), console.Bytes(b.Size), checked, console.Printable(state),
+			"kist restore " + b.Path,
 		})
 	}
 	if len(all) == 0 {

@@ -28,6 +28,9 @@ type installCommand struct {
 	Listen     string `default:"${listen}" placeholder:"ADDR" help:"The address at which the server will listen and the proxy will reach it."`
 }
 
+// exampleHost stands in what is printed for a server whose name is not known: the default of --base-url has it.
+const exampleHost = "kist.example.org"
+
 // installation is the data of the templates.
 type installation struct {
 	Base, Content  string // as given
@@ -35,6 +38,7 @@ type installation struct {
 	AuthHeader     string // "" if the proxy does not sign in
 	Listen, Port   string
 	Socket         string // the path of Listen if that is a socket
+	Example        string // says that the host is an example; "" if it is not
 	Image, Archive string // the container image of this program's version, and the file of the release that has it
 }
 
@@ -79,6 +83,10 @@ func (cmd *installCommand) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
+	if strings.Contains(text, exampleHost) {
+		fmt.Fprintf(c.Stderr, "%s in it is an example: put the name of your server in its place, "+
+			"or name it with --base-url.\n", exampleHost)
+	}
 	return c.say(map[string]string{"name": cmd.What, "content": text}, "%s", strings.TrimSuffix(text, "\n"))
 }
 
@@ -102,6 +110,9 @@ func (cmd *installCommand) text(version string) (string, error) {
 			in.AuthHeader)
 	}
 
+	if u.Hostname() == exampleHost {
+		in.Example = exampleHost + " is an example: put the name of your server in its place, everywhere in this file."
+	}
 	in.Sites = []site{siteOf(u)}
 	if in.Content != "" {
 		u, err := serve.PublicAddress("--content-url", in.Content)

@@ -29,7 +29,11 @@ func TestInstall(t *testing.T) {
 	for _, what := range []string{"systemd", "docker", "compose", "unraid", "nginx", "caddy", "traefik"} {
 		want, err := os.ReadFile("testdata/install/" + what)
 		is.NoErr(err)
-		is.Equal(install(what, "--listen", "127.0.0.1:7080"), string(want))
+		is.Equal(p.run("", "install", what, "--listen", "127.0.0.1:7080"), result{
+			0, string(want), "kist.example.org in it is an example: put the name of your server in its place, " +
+				"or name it with --base-url.\n",
+		})
+		is.Equal(p.run("", "install", what, "--base-url", "https://home.example.net").err, "")
 		first, _, _ := strings.Cut(string(want), "\n")
 		for name, text := range documents(t) {
 			if strings.Contains(text, first) {
@@ -43,7 +47,7 @@ func TestInstall(t *testing.T) {
 		for _, own := range []string{"home.example.net", "bytes.example.net", ":9000"} {
 			is.True(strings.Contains(out, own))
 		}
-		for _, other := range []string{"kist.example.org", "7080", "<<", ">>"} {
+		for _, other := range []string{"kist.example.org", "an example", "7080", "<<", ">>"} {
 			is.True(!strings.Contains(strings.ReplaceAll(out, "<<'END'", ""), other))
 		}
 	}

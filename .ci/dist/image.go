@@ -75,7 +75,8 @@ func (r *release) image() error {
 		if err != nil {
 			return err
 		}
-		entry := tarball.Descriptor{Config: blob(manifest.Config), RepoTags: []string{"kist:" + r.version + "-" + t.arch}}
+		tag := "kist:" + r.version + "-" + t.arch
+		entry := tarball.Descriptor{Config: blob(manifest.Config), RepoTags: []string{tag}}
 		for _, layer := range manifest.Layers {
 			entry.Layers = append(entry.Layers, blob(layer))
 		}

@@ -149,7 +149,8 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 		licence, zsh = "/usr/share/licenses/kist/LICENSE", "/usr/share/zsh/site-functions/_kist"
 	}
 	staged := files.Contents{{
-		Source: r.programs[t], Destination: "/usr/bin/kist", FileInfo: &files.ContentFileInfo{Mode: 0o755, MTime: r.date},
+		Source: r.programs[t], Destination: "/usr/bin/kist",
+		FileInfo: &files.ContentFileInfo{Mode: 0o755, MTime: r.date},
 	}}
 	for _, f := range []file{
 		{"/etc/kist/kist.env", 0o600, settings}, // it may hold secrets; systemd reads it as root

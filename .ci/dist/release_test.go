@@ -110,7 +110,8 @@ func TestRelease(t *testing.T) {
 		ok(t, err)
 		commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
 		ok(t, err)
-		same(t, strings.HasPrefix(string(says), "kist "+version+", commit "+strings.TrimSpace(string(commit))+" of "), true)
+		begins := "kist " + version + ", commit " + strings.TrimSpace(string(commit)) + " of "
+		same(t, strings.HasPrefix(string(says), begins), true)
 	})
 	t.Run("deb", func(t *testing.T) { testDeb(t, version, one["kist_"+version+"_amd64.deb"]) })
 	t.Run("image", func(t *testing.T) { testImage(t, version, one[base+"-oci.tar"]) })
@@ -270,7 +271,8 @@ func testDockerfile(t *testing.T, config v1.Config) {
 	same(t, config.Entrypoint, []string{"/kist"})
 	same(t, config.Cmd, []string{"serve"})
 	same(t, config.Healthcheck.Test, []string{"CMD", "/kist", "healthcheck"})
-	same(t, [2]string{config.Healthcheck.Interval.String(), config.Healthcheck.Timeout.String()}, [2]string{"30s", "10s"})
+	same(t, config.Healthcheck.Interval.String(), "30s")
+	same(t, config.Healthcheck.Timeout.String(), "10s")
 	same(t, config.Healthcheck.StartPeriod.String(), "10m0s")
 }
 
