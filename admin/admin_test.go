@@ -997,14 +997,4 @@ func TestAsked(t *testing.T) {
 	is.Equal(p.run("", "help", "user", "add"), p.run("", "user", "add", "--help"))
 	is.Equal(p.run("", "--version"), p.run("", "version"))
 	is.True(strings.HasPrefix(p.must("help"), "Usage: kist "))
-
-	p.write("bk.tar", "")
-	is.Equal(
-		p.run("", "verify", "bk.tar"),
-		result{
-			2, "",
-			"There is a file at bk.tar, not a folder; to check a tar, restore it into an empty folder: kist restore bk.tar " +
-				"--data-dir FOLDER.\n",
-		},
-	)
 }

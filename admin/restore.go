@@ -50,7 +50,7 @@ func (cmd *restoreCommand) Run(c *Call) error {
 	if err := cmd.requireSource(); err != nil { // before anything is said about the data directory
 		return err
 	}
-	from, err := cmd.backup(c)
+	from, err := tarSource(c, cmd.Source, cmd.KeyFile, cmd.StoreKeyFile)
 	if err != nil {
 		return err
 	}
@@ -64,10 +64,11 @@ func (cmd *restoreCommand) Run(c *Call) error {
 	return c.sayCopied(done, "Restored "+cmd.Source, allRead)
 }
 
-// backup is what to restore from. The key of an object store may have encrypted it, too.
-func (cmd *restoreCommand) backup(c *Call) (from ops.Source, err error) {
-	from = ops.Source{Path: cmd.Source, Stdin: c.Stdin, Sealed: cmd.KeyFile != ""}
-	if file := cmp.Or(cmd.KeyFile, cmd.StoreKeyFile); file != "" {
+// tarSource is a backup, which may be a tar that is encrypted: with keyFile, or with that of the object store. With
+// keyFile a plain one is refused.
+func tarSource(c *Call, path, keyFile, storeKeyFile string) (from ops.Source, err error) {
+	from = ops.Source{Path: path, Stdin: c.Stdin, Sealed: keyFile != ""}
+	if file := cmp.Or(keyFile, storeKeyFile); file != "" {
 		from.Key, err = sealed.ReadKey(file)
 	}
 	return from, err

@@ -1,12 +1,14 @@
 package admin_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -130,7 +132,16 @@ func TestEncryptedBackup(t *testing.T) {
 		left, err := filepath.Glob(p.path("new", "*"))
 		is.NoErr(err)
 		is.Equal(len(left), 0)
+		v := p.run(c.stdin, append([]string{"verify", "-"}, c.args...)...)
+		want := 1
+		if strings.Contains(c.says, "altered") {
+			want = 4
+		}
+		if v.code != want || !strings.Contains(v.err, c.says) {
+			t.Errorf("verify %s: %d %s", c.what, v.code, v.err)
+		}
 	}
+	p.verifiesTars(stream, plain)
 
 	for _, from := range []string{"-", "whole.tar"} {
 		q := newPlace(t)
@@ -147,6 +158,64 @@ func TestEncryptedBackup(t *testing.T) {
 	out := p.must("restore", "whole.tar", "--missing", "--key-file", "backup.key")
 	is.True(strings.Contains(out, "1 file"))
 	p.must("verify")
+}
+
+// verifiesTars checks that verify reads tars as restore does: a sealed one of all that p has, and a plain one.
+func (p *place) verifiesTars(stream string, plain []byte) {
+	p.t.Helper()
+	is := is.New(p.t)
+	lacks := tarWithout(p.t, plain, "blobs/")
+	changed := bytes.Replace(plain, []byte("marker of a file"), []byte("Marker of a file"), 1)
+	p.write("lacks.tar", string(lacks))
+	p.write("changed.tar", string(changed))
+	for _, c := range []struct {
+		name, stdin string
+		args        []string
+		code        int
+		says        string
+	}{
+		{"sealed", "", []string{"whole.tar", "--key-file", "backup.key"}, 0, "No problems found"},
+		{"sealed, by the other flag", "", []string{"whole.tar", "--store-key-file", "backup.key"}, 0, "No problems found"},
+		{"a stream", stream, []string{"-", "--key-file", "backup.key"}, 0, "This copy counts as a backup"},
+		{"plain", "", []string{"plain.tar"}, 0, "1 file of"},
+		{"without a file", "", []string{"lacks.tar"}, 4, "its bytes are missing"},
+		{"with a changed file", "", []string{"changed.tar"}, 4, "its bytes are damaged"},
+		{"a stream on a new machine", stream, []string{"-", "--key-file", "backup.key", "--data-dir", "none"}, 2, "--scratch"},
+		{"a file on a new machine", "", []string{"plain.tar", "--data-dir", "none"}, 0, "No problems found"},
+		{"a folder", "", []string{".", "--key-file", "backup.key"}, 2, "is for a tar"},
+		{"a store", "", []string{"s3://bucket/home", "--key-file", "backup.key"}, 2, "it is --store-key-file"},
+		{"a repair", "", []string{"plain.tar", "--repair"}, 2, "restore the tar instead"},
+		{"none", "", []string{"none.tar"}, 3, "no data directory"},
+	} {
+		r := p.run(c.stdin, append([]string{"verify"}, c.args...)...)
+		if r.code != c.code || !strings.Contains(r.out+r.err, c.says) {
+			p.t.Errorf("verify of %s: %d %s%s", c.name, r.code, r.out, r.err)
+		}
+		is.Equal(len(p.scratches()), 0)
+	}
+}
+
+// tarWithout is a tar without the entries whose names begin with the prefix.
+func tarWithout(t *testing.T, b []byte, prefix string) []byte {
+	t.Helper()
+	is := is.New(t)
+	var out bytes.Buffer
+	to, from := tar.NewWriter(&out), tar.NewReader(bytes.NewReader(b))
+	for {
+		h, err := from.Next()
+		if err == io.EOF {
+			break
+		}
+		is.NoErr(err)
+		if strings.HasPrefix(h.Name, prefix) {
+			continue
+		}
+		is.NoErr(to.WriteHeader(h))
+		_, err = io.Copy(to, from)
+		is.NoErr(err)
+	}
+	is.NoErr(to.Close())
+	return out.Bytes()
 }
 
 // The drill of the handbook, word for word, after a plain store was encrypted: the disk is dead, and the new machine

@@ -21,11 +21,12 @@ import (
 )
 
 type verifyCommand struct {
-	Dir string `arg:"" optional:"" placeholder:"DIR" help:"A data directory, a copy, a backup, or an object store such as s3://bucket/prefix. A whole copy of the data directory counts as a backup from then on. Without it, the data directory is checked."`
+	Dir string `arg:"" optional:"" placeholder:"DIR" help:"A data directory, a copy, a backup (a folder, a tar, or - for a tar on standard input), or an object store such as s3://bucket/prefix. A whole copy of the data directory counts as a backup from then on. Without it, the data directory is checked."`
 	scratchFlag
 	serve.RemoteFlags
-	Full   bool `help:"With an object store: read the bytes of all files, not only of some."`
-	Repair bool `help:"Rebuild the journal from everything that can be read, and report what was lost. Nothing is removed: the old files are kept in a folder. Stop the server first."`
+	KeyFile string `placeholder:"FILE" help:"The key file of a tar that kist backup --key-file has encrypted."`
+	Full    bool   `help:"With an object store: read the bytes of all files, not only of some."`
+	Repair  bool   `help:"Rebuild the journal from everything that can be read, and report what was lost. Nothing is removed: the old files are kept in a folder. Stop the server first."`
 
 	DryRun       bool `help:"With --repair: say what would be done, and change nothing."`
 	UnprovenCopy bool `help:"With --repair: use the working copy (cache/kist.db) even if nothing proves that it is correct."`
@@ -51,17 +52,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	if err := cmd.check(dir); err != nil {
 		return err
 	}
-
-	job := c.job(dir, cmd.Scratch)
-	if dir == c.DataDir {
-		remote, release, err := cmd.Remote()
-		if err != nil {
-			return err
-		}
-		defer release()
-		job.Remote = remote
-	}
-	v, err := cmd.verify(c, job)
+	v, err := cmd.read(c, dir)
 	if err != nil {
 		return err
 	}
@@ -81,8 +72,42 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	return cmd.outcome(v)
 }
 
+// read reads everything in a folder or a tar.
+func (cmd *verifyCommand) read(c *Call, dir string) (*ops.Verified, error) {
+	if cmd.tar() {
+		from, err := tarSource(c, dir, cmd.KeyFile, cmd.StoreKeyFile)
+		if err != nil {
+			return nil, err
+		}
+		return c.job(c.DataDir, cmd.Scratch).VerifyTar(from)
+	}
+
+	job := c.job(dir, cmd.Scratch)
+	if dir == c.DataDir {
+		remote, release, err := cmd.Remote()
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		job.Remote = remote
+	}
+	return cmd.verify(c, job)
+}
+
+// tar reports whether a tar is to be checked.
+func (cmd *verifyCommand) tar() bool {
+	info, err := os.Stat(cmd.Dir)
+	return cmd.Dir == "-" || err == nil && info.Mode().IsRegular()
+}
+
 // check refuses flags that do not fit together.
 func (cmd *verifyCommand) check(dir string) error {
+	if cmd.Repair && cmd.tar() {
+		return exit.Misused("--repair needs a data directory; restore the tar instead")
+	}
+	if cmd.KeyFile != "" && !cmd.tar() {
+		return exit.Misused("--key-file is for a tar; %s is none", dir)
+	}
 	if cmd.Full {
 		return exit.Misused("--full needs an object store, such as s3://bucket/prefix; " +
 			"of a data directory all files are read")
@@ -227,6 +252,9 @@ func (c *Call) sayRepaired(r *repair.Repaired) error {
 func (cmd *verifyCommand) remote(c *Call) error {
 	if cmd.Repair {
 		return exit.Misused("--repair needs a data directory; restore from the object store instead")
+	}
+	if cmd.KeyFile != "" {
+		return exit.Misused("--key-file is for a tar; for an object store it is --store-key-file")
 	}
 	from, err := cmd.AccessFlags.Open(cmd.Dir)
 	if err != nil {

@@ -77,15 +77,14 @@ func (j Job) Encrypt(
 		return nil, err
 	}
 
-	usual := place{os.TempDir(), hiddenScratch}
 	there, err := HasData(j.Dir)
 	if err != nil {
 		return nil, err
 	}
-	if there {
-		usual = within(j.Dir)
+	if !there && j.Scratch == "" {
+		return nil, noScratch(j.Dir)
 	}
-	work, err := newScratch(j.Scratch, usual)
+	work, err := newScratch(j.Scratch, within(j.Dir))
 	if err != nil {
 		return nil, err
 	}

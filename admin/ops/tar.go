@@ -107,16 +107,21 @@ var (
 	contentEntry = regexp.MustCompile(`^(|.*/)blobs/[0-9a-f]{2}/([0-9a-f]{64})$`)
 )
 
+// A brokenTar says that a tar was altered, or is not whole.
+type brokenTar struct{ text string }
+
+func (e *brokenTar) Error() string { return e.text }
+
 // tarError says in plain words why the tar with the name cannot be read. first is true if
 // nothing could be read.
 func tarError(name string, first bool, err error) error {
 	switch cut := errors.Is(err, io.ErrUnexpectedEOF); {
 	case errors.Is(err, sealed.ErrAltered):
-		return fmt.Errorf("%s was altered, or it ends too early; copy it once more, or use another backup", name)
+		return &brokenTar{name + " was altered, or it ends too early; copy it once more, or use another backup"}
 	case first && (cut || errors.Is(err, tar.ErrHeader)):
 		return fmt.Errorf("%s is not a tar; if it is compressed, unpack it first", name)
 	case cut:
-		return fmt.Errorf("%s ends too early; copy it once more, or use another backup", name)
+		return &brokenTar{name + " ends too early; copy it once more, or use another backup"}
 	}
 	return fmt.Errorf("cannot read the tar %s: %w", name, err)
 }

@@ -61,8 +61,7 @@ func (j Job) Verify() (*Verified, error) {
 		return nil, exit.Absent("data directory at", dir)
 	}
 	if !info.IsDir() {
-		return nil, exit.Misused("there is a file at %s, not a folder; "+
-			"to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
+		return nil, exit.Misused("there is a file at %s, not a folder", dir)
 	}
 	if err := workcopy.Readable(dir); err != nil { // before anything is written
 		return nil, err
@@ -104,6 +103,20 @@ func (j Job) VerifyRebuilt(rebuilt string) (*Verified, error) {
 // verify reads the journal in the folder records, and the files of the data directory. It
 // returns the commit of the snapshot that the journal begins with, too.
 func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err error) {
+	return j.inspect(records, work, func(v *Verified, i *kv.Inspection) error {
+		store, err := readBlobs(j.Dir, work)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		return v.contents(j, i, store)
+	})
+}
+
+// inspect is verify with a function that looks at the files.
+func (j Job) inspect(
+	records, work string, contents func(*Verified, *kv.Inspection) error,
+) (_ *Verified, snapshot uint64, err error) {
 	v := &Verified{Dir: j.Dir, Missing: []Lost{}, Problems: []string{}}
 	all, err := readJournal(records)
 	if err != nil {
@@ -140,12 +153,7 @@ func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err err
 		return nil, 0, err
 	}
 
-	store, err := readBlobs(j.Dir, work)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer store.Close()
-	if err := v.contents(j, i, store); err != nil {
+	if err := contents(v, i); err != nil {
 		return nil, 0, err
 	}
 	return v, i.Snapshot, nil
