@@ -181,3 +181,21 @@ func (p *place) reap() {
 		}
 	}
 }
+
+// Answers in JSON have no newline at their end. A documented command that prints one adds it, so that the prompt of the
+// shell stands on a line of its own. Texts end with one.
+func TestCurlLinesEndAnswers(t *testing.T) {
+	t.Parallel()
+	elsewhere := regexp.MustCompile(`accept: text/plain| -o |[|>]`)
+	count := 0
+	for name, text := range documents(t) {
+		text = strings.ReplaceAll(text, "\\\n", "")
+		for _, found := range regexp.MustCompile(`(?m)^ *curl .*$`).FindAllString(text, -1) {
+			count++
+			if !elsewhere.MatchString(found) && !strings.HasSuffix(found, "; echo") {
+				t.Errorf("%s: %s", name, found)
+			}
+		}
+	}
+	is.New(t).True(count > 15)
+}
