@@ -356,7 +356,7 @@ func TestEncryptRefusesAReplacedStore(t *testing.T) {
 		{"the owner's, of before, beside it, and a new machine", mixed(before), filepath.Join(t.TempDir(), "none"), mix},
 		{"another instance", before.copied(), other, "belongs to instance"},
 		{"its own directory", foreign.copied(), other, ""},
-		{"none yet", foreign.copied(), filepath.Join(t.TempDir(), "none"), ""},
+		{"none here, and no scratch", foreign.copied(), filepath.Join(t.TempDir(), "none"), "with --scratch"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			is := is.New(t)
