@@ -340,25 +340,6 @@ func (s *server) schedule() *backups.Scheduler {
 	})
 }
 
-// scheduled shows the site what backups there are.
-type scheduled struct{ *backups.Scheduler }
-
-func (s scheduled) Status() web.BackupStatus {
-	st := s.Scheduler.Status()
-	return web.BackupStatus{
-		Folder: st.Folder, At: st.At, Keep: st.Keep, Last: st.Last, Next: st.Next,
-		Running: st.Running, Error: st.Error, Failures: st.Failures,
-	}
-}
-
-func (s scheduled) List() []web.Backup {
-	var all []web.Backup
-	for _, b := range s.Scheduler.List() {
-		all = append(all, web.Backup{At: b.At, Path: b.Path, Size: b.Size, Checked: b.Checked, Error: b.Error})
-	}
-	return all
-}
-
 // config is what the site serves, and how.
 func (s *server) config() web.Config {
 	dir, log := s.call.DataDir, s.call.Log
@@ -384,7 +365,7 @@ func (s *server) config() web.Config {
 		},
 	}
 	if s.scheduler != nil {
-		c.Backups = scheduled{s.scheduler}
+		c.Backups = s.scheduler
 	}
 	if s.shipper == nil {
 		c.Elsewhere = ship.FilesIn(dir)
@@ -436,6 +417,9 @@ func (s *server) backend(ctx context.Context, shipped ship.Contents) control.Bac
 		Compare:  func(ctx context.Context) error { return s.shipper.Compare(ctx, shipped) },
 		Index:    func() (*search.Index, error) { return s.index, nil },
 		Contents: func(fn func(*blobs.Store) error) error { return fn(s.content) },
+	}
+	if s.scheduler != nil {
+		b.BackUp = s.scheduler.Make
 	}
 	if s.signIn != nil {
 		b.SignIn = func(ctx context.Context) control.SignInHealth {

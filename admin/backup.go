@@ -22,6 +22,7 @@ import (
 	"kist/admin/socket"
 	"kist/blobs/disk"
 	"kist/blobs/sealed"
+	"kist/kv/datadir"
 	"kist/kv/record"
 	"kist/kv/workcopy"
 )
@@ -35,7 +36,7 @@ type backupCommand struct {
 	scratchFlag
 	serve.RemoteFlags
 	KeyFile string `placeholder:"FILE" help:"Encrypt the tar with this key file. kist store key makes one, and kist restore needs it."`
-	Dest    string `arg:"" placeholder:"DEST" help:"A folder, a file that ends in .tar, or - for a tar on standard output. A folder that holds a backup is brought up to date."`
+	Dest    string `arg:"" placeholder:"DEST" help:"A folder, a file that ends in .tar, or - for a tar on standard output. A folder that holds a backup is brought up to date. One that kist backup init has marked gets one more."`
 }
 
 // backupCommands are kist backup: DEST makes a backup, the others are about those of serve --backup-to.
@@ -87,7 +88,7 @@ func (cmd *backupListCommand) Run(c *Call) error {
 	listed := []listedBackup{}
 	now := time.Now()
 	for _, b := range all {
-		listed = append(listed, listedBackup{b.At, b.Size, b.Checked, b.OK(), b.Error, b.Path})
+		listed = append(listed, listedBackup{b.At, b.Path, b.OK(), b.Error, b})
 		checked, state := "never", "good"
 		if !b.Checked.IsZero() {
 			checked = b.Checked.Local().Format(listLayout)
@@ -111,12 +112,11 @@ func (cmd *backupListCommand) Run(c *Call) error {
 
 // listedBackup is a backup in the answer of kist backup list --json.
 type listedBackup struct {
-	At      time.Time `json:"at"`
-	Size    int64     `json:"size"`
-	Checked time.Time `json:"checkedAt,omitzero"`
-	OK      bool      `json:"ok"`
-	Error   string    `json:"error"`
-	Path    string    `json:"path"`
+	At    time.Time `json:"at"`
+	Path  string    `json:"path"`
+	OK    bool      `json:"ok"`
+	Error string    `json:"error"`
+	datadir.Backup
 }
 
 // listLayout is how the list writes times.
@@ -164,6 +164,9 @@ func (cmd *backupCommand) Run(c *Call) error {
 		return exit.Misused("--key-file encrypts a tar, and a folder cannot be encrypted; " +
 			"name a file that ends in .tar, or - for standard output")
 	}
+	if backups.Marked(cmd.Dest) {
+		return cmd.beside(c)
+	}
 	job := c.job(c.DataDir, cmd.Scratch)
 	if cmd.KeyFile != "" {
 		key, err := sealed.ReadKey(cmd.KeyFile)
@@ -183,6 +186,78 @@ func (cmd *backupCommand) Run(c *Call) error {
 		return err
 	}
 	return c.sayCopied(done, "Backed up", allRead)
+}
+
+// beside makes a backup in a folder of those by schedule. If a server makes them there, it makes this one too.
+func (cmd *backupCommand) beside(c *Call) error {
+	folder, err := filepath.Abs(cmd.Dest)
+	if err != nil {
+		return err
+	}
+	const proof = "What is new in it was read back and is intact."
+	made, asked, err := askForBackup(c, folder)
+	if err != nil {
+		return err
+	}
+	if asked {
+		if made.BackedUp == nil {
+			return fmt.Errorf("no backup was made: %s", made.Problem)
+		}
+		err := c.sayCopied(made.BackedUp, "Backed up", proof)
+		if made.Problem != "" {
+			return errors.New(made.Problem)
+		}
+		return err
+	}
+
+	remote, release, err := cmd.Remote()
+	if err != nil {
+		return err
+	}
+	defer release()
+	job := c.job(c.DataDir, cmd.Scratch)
+	job.Remote = remote
+	done, err := backups.Make(folder, job)
+	if done == nil {
+		return fmt.Errorf("no backup was made: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	return c.sayCopied(done, "Backed up", proof)
+}
+
+// askForBackup has the running server make a backup, if it makes them by schedule in the folder. asked is false if no
+// server does.
+func askForBackup(c *Call, folder string) (made control.Made, asked bool, err error) {
+	client, err := control.Running(context.Background(), c.DataDir)
+	if errors.Is(err, socket.ErrNobody) {
+		return control.Made{}, false, nil
+	}
+	if err != nil {
+		return control.Made{}, false, err
+	}
+	defer client.Close()
+	var about control.About
+	err = client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &about)
+	if err != nil {
+		return control.Made{}, false, err
+	}
+	if about.Backups == nil || !sameFolder(about.Backups.Folder, folder) {
+		return control.Made{}, false, nil
+	}
+	err = client.Call(context.Background(), http.MethodPost, "/backup", control.Nothing{}, &made)
+	return made, true, err
+}
+
+// sameFolder reports whether two paths lead to one folder.
+func sameFolder(one, other string) bool {
+	a, err := os.Stat(one)
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(other)
+	return err == nil && os.SameFile(a, b)
 }
 
 // job is an operation on a data directory that reports to the user.

@@ -15,13 +15,13 @@ import (
 	"strings"
 	"time"
 
-	"kist/admin/backups"
 	"kist/admin/console"
 	"kist/admin/control"
 	"kist/admin/ops"
 	"kist/admin/serve"
 	"kist/admin/socket"
 	"kist/kv"
+	"kist/kv/datadir"
 	"kist/kv/record"
 )
 
@@ -206,7 +206,7 @@ func (d *checkup) clock(about control.About) {
 }
 
 // scheduled reports how the backups by schedule are doing.
-func (d *checkup) scheduled(st *backups.Status) {
+func (d *checkup) scheduled(st *datadir.BackupStatus) {
 	const layout = "2006-01-02 15:04"
 	if st.Error != "" {
 		d.Add(ops.Problem, "backups by schedule", strings.TrimSuffix(st.Error, "."),
@@ -217,7 +217,8 @@ func (d *checkup) scheduled(st *backups.Status) {
 	if !st.Last.IsZero() {
 		last = "the latest is of " + st.Last.Local().Format(layout)
 	}
-	d.OK("backups by schedule", "%s, %s; the next one at %s", st.Describe(), last, st.Next.Local().Format(layout))
+	d.OK("backups by schedule", "at %s to %s, keeping %s, %s; the next one at %s",
+		st.At, st.Folder, st.Keep, last, st.Next.Local().Format(layout))
 }
 
 // issuer reports what came of a question to the issuer of OpenID Connect.

@@ -117,3 +117,37 @@ func TestBackupWords(t *testing.T) {
 	}
 	is.Equal(p.run("", "backup", "init", p.data("x")).code, 1)
 }
+
+// kist backup into a marked folder makes one more backup there, with and without a server, and none that another
+// program would take for something else. What the folder holds is what doctor and Admin say.
+func TestBackupIntoSchedule(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	folder := p.path("backup")
+	p.must("backup", "init", folder)
+	said := p.must("backup", folder)
+	is.True(strings.Contains(said, "Backed up to "+folder+string(filepath.Separator)+"20"))
+	p.must("backup", "./backup", "--json")
+	is.Equal(len(p.scheduled(folder)), 2)
+	is.Equal(p.run("", "backup", folder, "--key-file", p.path("key")).code, 2)
+
+	s := p.serve() // which makes none by schedule
+	p.must("backup", folder)
+	is.Equal(len(p.scheduled(folder)), 3)
+	s.stop()
+
+	s = p.serve("--backup-to", folder, "--backup-keep", "9y")
+	p.must("backup", folder) // the server makes it, and removes what need not be kept
+	is.True(strings.Contains(s.log.String(), "backed up"))
+	s.stop()
+	is.Equal(len(p.scheduled(folder)), 1)
+
+	newest := p.scheduled(folder)[0].Path
+	is.NoErr(os.RemoveAll(p.data()))
+	p.must("restore", newest)
+	s = p.serve("--backup-to", folder)
+	p.until("doctor knows of the backup", func() bool { return !strings.Contains(p.run("", "doctor").out, "none is known") })
+	s.stop()
+}

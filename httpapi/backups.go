@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"kist/httpapi/web"
+	"kist/kv/datadir"
 	"kist/kv/field"
 	"kist/kv/record"
 )
 
 // backupHealth is how the backups by schedule are doing.
 type backupHealth struct {
-	web.BackupStatus
+	datadir.BackupStatus
 	ok bool
 }
 
@@ -36,12 +37,12 @@ func backupHealthOf(b web.Backups) *backupHealth {
 		return nil
 	}
 	st := b.Status()
-	return &backupHealth{st, st.Error == ""}
+	return &backupHealth{*st, st.Error == ""}
 }
 
 // shownBackup is a backup as administrators see it.
 type shownBackup struct {
-	web.Backup
+	datadir.Backup
 	ok bool
 }
 
@@ -70,7 +71,7 @@ func listBackups(c *web.Request) error {
 	all := []*shownBackup{}
 	if c.Site.Backups != nil {
 		for _, b := range c.Site.Backups.List() {
-			all = append(all, &shownBackup{b, b.Error == ""})
+			all = append(all, &shownBackup{b, b.OK()})
 		}
 	}
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
@@ -81,8 +82,33 @@ func listBackups(c *web.Request) error {
 	})
 }
 
+var makeBackupOp = web.Operation{
+	Tag: "admin",
+	Summary: "Has a backup made now, in the folder of those by schedule. It is made in the background: " +
+		"\"backup\" of the instance's health tells when it is done. Only one is made at a time.",
+	Reply: web.Reply{Status: 202, Doc: "How the backups are doing: one is being made.", Body: web.DataOf("BackupHealth")},
+	Fails: []int{409}, Serve: makeBackup,
+}
+
+func makeBackup(c *web.Request) error {
+	all := c.Site.Backups
+	if all == nil {
+		return &record.Error{
+			Fault: record.Taken, Code: "no_schedule",
+			Text: "The server makes no backups by schedule. Start it with --backup-to.",
+		}
+	}
+	if !all.Begin() {
+		return &record.Error{
+			Fault: record.Taken, Code: "backup_running",
+			Text: "A backup is being made already. Wait until it is done.",
+		}
+	}
+	return c.RespondData(http.StatusAccepted, backupHealthOf(all))
+}
+
 // backups writes the figures about backups by schedule.
-func (f *figures) backups(st web.BackupStatus) {
+func (f *figures) backups(st *datadir.BackupStatus) {
 	f.gauge("backup_last_success_timestamp_seconds",
 		"When the last good backup by schedule was made, in Unix time; 0 if never. Only with --backup-to.",
 		unixTime(st.Last))

@@ -9,26 +9,35 @@ import (
 
 	"kist/httpapi/apitest"
 	"kist/httpapi/web"
+	"kist/kv/datadir"
 	"kist/kv/people"
 )
 
 // kept are backups by schedule of a test.
 type kept struct {
-	status web.BackupStatus
-	all    []web.Backup
+	status datadir.BackupStatus
+	all    []datadir.Backup
 }
 
-func (k *kept) Status() web.BackupStatus { return k.status }
-func (k *kept) List() []web.Backup       { return k.all }
+func (k *kept) Status() *datadir.BackupStatus { st := k.status; return &st }
+func (k *kept) List() []datadir.Backup        { return k.all }
+
+func (k *kept) Begin() bool {
+	if k.status.Running {
+		return false
+	}
+	k.status.Running = true
+	return true
+}
 
 func someBackups(why string) *kept {
 	at := time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC)
 	return &kept{
-		web.BackupStatus{
+		status: datadir.BackupStatus{
 			Folder: "/mnt/backup/kist", At: "03:30", Keep: "7d,4w,6m", Last: at, Next: at.Add(24 * time.Hour),
 			Error: why, Failures: 2,
 		},
-		[]web.Backup{
+		all: []datadir.Backup{
 			{
 				At: at.Add(24 * time.Hour), Path: "/mnt/backup/kist/2026-01-03T03-30-00Z", Size: 1_500_000_000,
 				Checked: at.Add(24*time.Hour + time.Minute), Error: "1 file is not in it.",
@@ -71,4 +80,21 @@ func TestBackupsBySchedule(t *testing.T) {
 	is.Equal(none.Get("/api/v1/admin/backups").Want(200).At("total"), 0.0)
 	is.Equal(none.Get("/api/v1/admin/health").Want(200).At("data.backup"), nil)
 	is.True(!strings.Contains(string(none.Get("/metrics").Want(200).Body), "kist_backup"))
+}
+
+// An administrator has a backup made now, one at a time. It copies nobody's access, so it asks for no fresh sign-in.
+func TestMakeBackup(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	made := someBackups("")
+	a := apitest.Start(t, func(c *web.Config) { c.Backups = made })
+	got := a.Post("/api/v1/admin/backups", nil).Want(202)
+	is.Equal(got.At("data.running"), true)
+	is.Equal(a.Post("/api/v1/admin/backups", nil).Want(409).Text("code"), "backup_running")
+	is.Equal(a.Get("/api/v1/admin/health").Want(200).At("data.backup.running"), true)
+
+	ben := a.As(a.AddKey(a.AddUser("ben", people.Member), people.ScopeAll))
+	ben.Post("/api/v1/admin/backups", "").Want(403)
+	none := apitest.Start(t)
+	is.Equal(none.Post("/api/v1/admin/backups", "").Want(409).Text("code"), "no_schedule")
 }

@@ -798,6 +798,7 @@ func components() []component {
 		{"Stats", new(api.Stats), showing},
 		{"Health", new(httpapi.ShownHealth), showing},
 		{"Backup", new(httpapi.ShownBackup), showing},
+		{"BackupHealth", new(httpapi.BackupHealth), showing},
 		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, showing},
 		{"Password", new(public.PasswordForm), creating},
 		{"Login", new(session.LoginForm), creating},

@@ -97,7 +97,7 @@ const netscape = `<!DOCTYPE NETSCAPE-Bookmark-file-1>
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := apitest.Start(t)
+	a := apitest.Start(t, func(c *web.Config) { c.Backups = someBackups("") })
 	table := httpapi.Table()
 	row := func(method, path string) *httpapi.Route {
 		i := slices.IndexFunc(table, func(r httpapi.Route) bool { return r.Method == method && r.Path == path })

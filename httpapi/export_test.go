@@ -25,6 +25,8 @@ var (
 type (
 	ShownHealth = shownHealth
 	ShownBackup = shownBackup
+
+	BackupHealth = backupHealth
 )
 
 // Table is the table of all operations.

@@ -85,6 +85,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/api/v1/admin/stats", "readStats", web.Manages, api.ReadStats},
 		{"GET", "/api/v1/admin/health", "readHealth", web.Manages, readHealthOp},
 		{"GET", "/api/v1/admin/backups", "listBackups", web.Manages, listBackupsOp},
+		{"POST", "/api/v1/admin/backups", "makeBackup", web.Manages, makeBackupOp},
 		{"GET", "/api/v1/admin/backup", "readBackup", web.Manages.Confirmed(), readBackupOp.By(s.readBackup)},
 
 		{"GET", "/api/v1/search", "search", web.Reads, api.Search},

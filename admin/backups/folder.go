@@ -35,52 +35,27 @@ const (
 // markText is what the file .kist-backups says to people.
 const markText = "Kist keeps its backups in this folder. Without this file it makes none here.\n"
 
-// A Backup is one of those in a folder.
-type Backup struct {
-	At      time.Time // it has everything up to then
-	Path    string    // of its folder
-	Size    int64     // of everything in it, in bytes; 0 if it is not known
-	Checked time.Time // when what was new in it, or all of it, was last read
-	Error   string    // what is wrong with it, as a sentence; "" if nothing is
-	note    note
-}
-
-// OK reports whether nothing is known to be wrong with it.
-func (b Backup) OK() bool { return b.Error == "" }
-
-// ahead is how far beyond the clock a backup may be dated.
-const ahead = time.Hour
-
-// Ahead reports whether a clock that was wrong has put the backup into the future.
-func (b Backup) Ahead(now time.Time) bool { return !b.At.Before(now.Add(ahead)) }
-
 // credible leaves out the backups that a wrong clock has put into the future. The others of all, the
 // newest first, stay in their order.
-func credible(all []Backup, now time.Time) []Backup {
-	i := slices.IndexFunc(all, func(b Backup) bool { return !b.Ahead(now) })
+func credible(all []datadir.Backup, now time.Time) []datadir.Backup {
+	i := slices.IndexFunc(all, func(b datadir.Backup) bool { return !b.Ahead(now) })
 	if i < 0 {
 		return nil
 	}
 	return all[i:]
 }
 
-// note is the content of the file CHECKED of a backup.
-type note struct {
-	Format  int       `json:"format"`
-	Size    int64     `json:"size"`
-	Digest  string    `json:"digest"` // of the records
-	Checked time.Time `json:"checkedAt"`
-	Whole   time.Time `json:"wholeAt,omitzero"`  // when all of it was last read
-	Missing int       `json:"missing,omitempty"` // files that the data directory lacked
-	Error   string    `json:"error,omitempty"`
+// checked is the content of the file CHECKED of a backup.
+type checked struct {
+	Format int `json:"format"`
+	datadir.Backup
 }
 
-const noteFormat = 1
+const checkedFormat = 1
 
-// write puts the note into the folder of a backup. It is on stable storage then.
-func (n note) write(folder string) error {
-	n.Format = noteFormat
-	text, err := json.Marshal(n)
+// note writes what is known of a backup into a folder. It is on stable storage then.
+func note(folder string, b datadir.Backup) error {
+	text, err := json.Marshal(checked{checkedFormat, b})
 	if err != nil {
 		return err
 	}
@@ -151,6 +126,12 @@ func outside(folder, data string) error {
 		}
 		path = up
 	}
+}
+
+// Marked reports whether a path leads to a folder that is marked for backups by schedule.
+func Marked(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, markName))
+	return err == nil
 }
 
 // Check refuses a folder that is not marked, or that is in the data directory.
@@ -253,12 +234,12 @@ func noteUsed(data, folder string) error {
 }
 
 // List reads what backups a folder has, the newest first. It reads none of their contents.
-func List(folder string) ([]Backup, error) {
+func List(folder string) ([]datadir.Backup, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, fmt.Errorf("the folder for backups cannot be read: %w", err)
 	}
-	all := []Backup{}
+	all := []datadir.Backup{}
 	for _, e := range entries {
 		at, err := time.Parse(nameLayout, e.Name())
 		if err != nil || !e.IsDir() {
@@ -266,39 +247,38 @@ func List(folder string) ([]Backup, error) {
 		}
 		all = append(all, read(filepath.Join(folder, e.Name()), at))
 	}
-	slices.SortFunc(all, func(a, b Backup) int { return b.At.Compare(a.At) })
+	slices.SortFunc(all, func(a, b datadir.Backup) int { return b.At.Compare(a.At) })
 	return all, nil
 }
 
 // read describes the backup in a folder.
-func read(path string, at time.Time) Backup {
-	b := Backup{At: at, Path: path}
-	n, err := readNote(path)
+func read(path string, at time.Time) datadir.Backup {
+	b, err := readNote(path)
 	if err != nil {
-		b.Error = "Its file " + checkedName + " cannot be read, so nobody knows whether it is whole: " +
-			"kist verify " + path + " tells."
-		return b
+		b = datadir.Backup{Error: "Its file " + checkedName + " cannot be read, so nobody knows whether it is whole: " +
+			"kist verify " + path + " tells."}
 	}
-	b.note, b.Size, b.Checked, b.Error = n, n.Size, n.Checked, n.Error
+	b.At, b.Path = at, path
 	return b
 }
 
-// readNote reads the note in the folder of a backup.
-func readNote(folder string) (n note, err error) {
+// readNote reads what note has written.
+func readNote(folder string) (datadir.Backup, error) {
 	text, err := os.ReadFile(filepath.Join(folder, checkedName))
 	if err != nil {
-		return note{}, err
+		return datadir.Backup{}, err
 	}
-	if err := json.Unmarshal(text, &n); err != nil {
-		return note{}, err
+	var c checked
+	if err := json.Unmarshal(text, &c); err != nil {
+		return datadir.Backup{}, err
 	}
-	if n.Format != noteFormat {
-		return note{}, errors.New("it is of another version")
+	if c.Format != checkedFormat {
+		return datadir.Backup{}, errors.New("it is of another version")
 	}
-	return n, nil
+	return c.Backup, nil
 }
 
-// hold keeps other servers out of the folder until release is called.
+// hold keeps other backups out of the folder until release is called.
 func hold(folder string) (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(folder, markName), os.O_RDWR, 0)
 	if err != nil {
@@ -306,7 +286,7 @@ func hold(folder string) (release func(), err error) {
 	}
 	if err := disk.TryLock(f); errors.Is(err, disk.ErrLocked) {
 		_ = f.Close() // nothing was written
-		return nil, fmt.Errorf("another server is making a backup in %s", folder)
+		return nil, fmt.Errorf("another backup is being made in %s", folder)
 	}
 	return func() { _ = f.Close() }, nil // a file system that has no locks is used without
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"kist/kv/datadir"
 )
 
 // Keep says how many backups stay: the newest of each of so many days, weeks, months and years
@@ -68,19 +70,19 @@ type period struct {
 // Days and weeks begin as the zone has it. In each period a good backup goes before one that is
 // not. The newest and the newest good one are always kept. It asks no clock: callers leave out what a
 // wrong clock has put into the future.
-func (k Keep) Beyond(all []Backup, zone *time.Location) []Backup {
+func (k Keep) Beyond(all []datadir.Backup, zone *time.Location) []datadir.Backup {
 	kept := map[time.Time]bool{}
 	if len(all) > 0 {
 		kept[all[0].At] = true
 	}
-	if i := slices.IndexFunc(all, Backup.OK); i >= 0 {
+	if i := slices.IndexFunc(all, datadir.Backup.OK); i >= 0 {
 		kept[all[i].At] = true
 	}
 	for _, p := range k.periods() {
 		p.choose(all, zone, kept)
 	}
 
-	var beyond []Backup
+	var beyond []datadir.Backup
 	for _, b := range slices.Backward(all) {
 		if !kept[b.At] {
 			beyond = append(beyond, b)
@@ -90,8 +92,8 @@ func (k Keep) Beyond(all []Backup, zone *time.Location) []Backup {
 }
 
 // choose marks the newest backup of each of the latest periods, a good one if there is one.
-func (p period) choose(all []Backup, zone *time.Location, kept map[time.Time]bool) {
-	best := map[string]Backup{}
+func (p period) choose(all []datadir.Backup, zone *time.Location, kept map[time.Time]bool) {
+	best := map[string]datadir.Backup{}
 	for _, b := range all {
 		name := p.of(b.At.In(zone))
 		had, there := best[name]

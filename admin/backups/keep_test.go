@@ -8,6 +8,8 @@ import (
 	_ "time/tzdata" // of the tests alone
 
 	"github.com/matryer/is"
+
+	"kist/kv/datadir"
 )
 
 func TestKeepText(t *testing.T) {
@@ -30,7 +32,7 @@ func TestKeepText(t *testing.T) {
 }
 
 // list makes backups of moments in a zone. A moment that ends in ! has a backup that is not good.
-func list(t *testing.T, zone *time.Location, moments string) (all []Backup) {
+func list(t *testing.T, zone *time.Location, moments string) (all []datadir.Backup) {
 	t.Helper()
 	for word := range strings.SplitSeq(moments, ",") {
 		word = strings.TrimSpace(word)
@@ -39,13 +41,13 @@ func list(t *testing.T, zone *time.Location, moments string) (all []Backup) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := Backup{At: at.UTC()}
+		b := datadir.Backup{At: at.UTC()}
 		if bad {
 			b.Error = "It is damaged."
 		}
 		all = append(all, b)
 	}
-	slices.SortFunc(all, func(a, b Backup) int { return b.At.Compare(a.At) })
+	slices.SortFunc(all, func(a, b datadir.Backup) int { return b.At.Compare(a.At) })
 	return all
 }
 
@@ -119,8 +121,8 @@ func TestBeyond(t *testing.T) {
 
 			all := list(t, zone, c.have)
 			beyond := keep.Beyond(all, zone)
-			is.True(slices.IsSortedFunc(beyond, func(a, b Backup) int { return a.At.Compare(b.At) }))
-			stay := slices.DeleteFunc(slices.Clone(all), func(b Backup) bool { return slices.Contains(beyond, b) })
+			is.True(slices.IsSortedFunc(beyond, func(a, b datadir.Backup) int { return a.At.Compare(b.At) }))
+			stay := slices.DeleteFunc(slices.Clone(all), func(b datadir.Backup) bool { return slices.Contains(beyond, b) })
 			is.Equal(stay, list(t, zone, c.stay))
 			is.Equal(len(keep.Beyond(stay, zone)), 0) // nothing more the next time
 		})
@@ -135,11 +137,11 @@ func TestKeepYear(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	keep := Keep{Days: 7, Weeks: 4, Months: 6}
-	var all []Backup
+	var all []datadir.Backup
 	for _, b := range slices.Backward(list(t, time.UTC, daily("2025-01-01 03:30", 400))) {
 		all = slices.Insert(all, 0, b)
 		beyond := keep.Beyond(all, time.UTC)
-		all = slices.DeleteFunc(all, func(b Backup) bool { return slices.Contains(beyond, b) })
+		all = slices.DeleteFunc(all, func(b datadir.Backup) bool { return slices.Contains(beyond, b) })
 		is.Equal(all[0].At, b.At)
 	}
 	is.True(len(all) >= 7+2+4 && len(all) <= 7+4+6)

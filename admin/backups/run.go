@@ -27,13 +27,39 @@ const wholeEvery = 30 * 24 * time.Hour
 type run struct {
 	folder string
 	job    ops.Job
-	keep   Keep
+	keep   Keep // the zero value keeps all
 	zone   *time.Location
 	now    func() time.Time
 	log    *slog.Logger
-	step   func(string) error // tests end a run there, as a kill would
-	named  func([]Backup)     // it is called with a copy of all, when the new backup has its name
-	all    []Backup           // what the folder has, the newest first
+	step   func(string) error     // tests end a run there, as a kill would
+	named  func([]datadir.Backup) // it is called with a copy of all, when the new backup has its name
+	all    []datadir.Backup       // what the folder has, the newest first
+	done   *ops.BackedUp          // what the new backup holds; nil without one
+}
+
+// Make makes a backup in a marked folder beside those that a server makes there by schedule, in the same way. It
+// removes none of them. The result is not nil if a backup was made, also if it lacks files or damage was found.
+func Make(folder string, job ops.Job) (*ops.BackedUp, error) {
+	if job.Ended == nil {
+		job.Ended = func() error { return nil }
+	}
+	r := &run{
+		folder: folder, job: spacious(job), zone: time.Local, now: SystemClock().Now, log: job.Log,
+		step: func(string) error { return nil }, named: func([]datadir.Backup) {},
+	}
+	err := r.make()
+	if err == nil {
+		r.job.NoteBackup(lastGood(r.all, r.now()))
+	}
+	return r.done, ignoreLacking(err)
+}
+
+// ignoreLacking is the error of a run, but that of a backup that lacks files: its result lists them.
+func ignoreLacking(err error) error {
+	if errors.As(err, new(*lacking)) {
+		return nil
+	}
+	return err
 }
 
 // make makes a backup, checks it, and removes those that need not be kept. The folder has what is
@@ -58,10 +84,9 @@ func (r *run) make() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.sameInstance(); err != nil {
-		return err
+	if err := sameInstance(r.all, r.job.Dir); err != nil {
+		return fmt.Errorf("%s %w", r.folder, err)
 	}
-	r.noteFolder()
 
 	if err := r.prune(); err != nil { // before the new one needs their space
 		return err
@@ -71,7 +96,7 @@ func (r *run) make() (err error) {
 		return err
 	}
 	r.all = slices.Insert(r.all, 0, made)
-	slices.SortFunc(r.all, func(a, b Backup) int { return b.At.Compare(a.At) })
+	slices.SortFunc(r.all, func(a, b datadir.Backup) int { return b.At.Compare(a.At) })
 	r.named(slices.Clone(r.all))
 	bad := r.checkWhole(made)
 	if ended := r.job.Ended(); ended != nil {
@@ -80,42 +105,31 @@ func (r *run) make() (err error) {
 	return errors.Join(bad, r.prune())
 }
 
-// sameInstance refuses a folder with backups of another instance. An empty data directory in place
-// of a disk that is not mounted must not drive the good backups out.
-func (r *run) sameInstance() error {
-	if len(r.all) == 0 {
+// sameInstance refuses backups of another instance than the data directory has. An empty data directory in place of
+// a disk that is not mounted must not drive the good backups out.
+func sameInstance(all []datadir.Backup, data string) error {
+	if len(all) == 0 {
 		return nil
 	}
-	mine, err := datadir.ReadInstance(r.job.Dir)
+	mine, err := datadir.ReadInstance(data)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // ops says what is wrong with the data directory
 	}
 	if err != nil {
 		return err
 	}
-	for _, b := range r.all {
+	for _, b := range all {
 		there, err := datadir.ReadInstance(b.Path)
 		if err == nil && there != mine {
-			return fmt.Errorf("%s has backups of another instance; see that the right data directory is mounted, "+
-				"or name another folder with --backup-to", r.folder)
+			return errors.New("has backups of another instance; see that the right data directory is mounted, " +
+				"or name another folder with --backup-to")
 		}
 	}
 	return nil
 }
 
-// noteFolder notes in the data directory which folder is used, and says if it is another one than before.
-func (r *run) noteFolder() {
-	before := usedBefore(r.job.Dir)
-	if before != "" && before != r.folder {
-		r.log.Warn("backups are made in another folder from now on", "folder", r.folder, "before", before)
-	}
-	if err := noteUsed(r.job.Dir, r.folder); err != nil {
-		r.log.Warn("the folder for backups is not noted in the data directory", "error", err)
-	}
-}
-
 // create makes a backup under its name.
-func (r *run) create() (Backup, error) {
+func (r *run) create() (datadir.Backup, error) {
 	making := filepath.Join(r.folder, makingName)
 	began := r.now().UTC().Truncate(time.Second)
 	for r.taken(began) {
@@ -124,40 +138,40 @@ func (r *run) create() (Backup, error) {
 	former, doubted := r.former()
 	err := os.Remove(filepath.Join(making, checkedName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Backup{}, err
+		return datadir.Backup{}, err
 	}
 
 	if err := r.step("make"); err != nil {
-		return Backup{}, err
+		return datadir.Backup{}, err
 	}
 	done, err := r.job.BackupAfter(former, making, doubted)
 	if ended := r.job.Ended(); ended != nil {
-		return Backup{}, ended // the next run goes on with what is there
+		return datadir.Backup{}, ended // the next run goes on with what is there
 	}
 	if err != nil {
-		return Backup{}, errors.Join(r.explain(err), os.RemoveAll(making))
+		return datadir.Backup{}, errors.Join(r.explain(err), os.RemoveAll(making))
 	}
-	n := note{Size: done.Size, Digest: done.Digest, Checked: r.now().UTC().Truncate(time.Millisecond)}
+	made := datadir.Backup{Size: done.Size, Digest: done.Digest, Checked: r.now().UTC().Truncate(time.Millisecond)}
 	if lost := len(done.Missing); lost > 0 {
-		n.Error, n.Missing = incomplete(done), lost
+		made.Error, made.Missing = incomplete(done), lost
 		r.log.Error("the backup is incomplete", "files", lost, "first", done.Missing[0].Name, "why", done.Missing[0].Why)
 	}
 	if err := r.step("note"); err != nil {
-		return Backup{}, err
+		return datadir.Backup{}, err
 	}
-	if err := n.write(making); err != nil {
-		return Backup{}, r.explain(err)
+	if err := note(making, made); err != nil {
+		return datadir.Backup{}, errors.Join(r.explain(err), os.RemoveAll(making))
 	}
 	if err := r.step("name"); err != nil {
-		return Backup{}, err
+		return datadir.Backup{}, err
 	}
 
 	path := filepath.Join(r.folder, began.Format(nameLayout))
 	if err := os.Rename(making, path); err != nil {
-		return Backup{}, err
+		return datadir.Backup{}, err
 	}
 	if err := syncNames(r.folder); err != nil {
-		return Backup{}, err
+		return datadir.Backup{}, err
 	}
 	if done.NoModes {
 		r.log.Warn("file modes are not kept in the folder for backups: make sure that nobody else can read it",
@@ -168,7 +182,9 @@ func (r *run) create() (Backup, error) {
 			"folder", r.folder)
 	}
 	r.log.Info("backed up", "to", path, "files", done.Files, "copied", done.Copied, "bytes", done.Bytes)
-	return read(path, began), r.step("named")
+	done.Dest, r.done = path, done
+	made.At, made.Path = began, path
+	return made, r.step("named")
 }
 
 // taken reports whether a backup has the name of a time.
@@ -184,12 +200,9 @@ func (r *run) former() (folder string, doubted bool) {
 	if len(all) == 0 {
 		return "", false
 	}
-	i := max(slices.IndexFunc(all, Backup.sound), 0)
-	return all[i].Path, !all[0].sound()
+	i := max(slices.IndexFunc(all, datadir.Backup.Sound), 0)
+	return all[i].Path, !all[0].Sound()
 }
-
-// sound reports whether no content of the backup is known to be damaged. It may lack some.
-func (b Backup) sound() bool { return b.OK() || b.note.Missing > 0 }
 
 // incomplete is what is wrong with a backup that lacks files.
 func incomplete(done *ops.BackedUp) string {
@@ -220,14 +233,14 @@ func (r *run) explain(err error) error {
 
 // checkWhole reads all of the new backup, if no good one was read as a whole for a month. It
 // restores the backup beside the others if there is space for it.
-func (r *run) checkWhole(made Backup) error {
+func (r *run) checkWhole(made datadir.Backup) error {
 	var incomplete error
 	if !made.OK() {
 		incomplete = &lacking{made.Error}
 	}
-	recent := func(b Backup) bool {
-		age := r.now().Sub(b.note.Whole)
-		return b.sound() && !b.note.Whole.IsZero() && age < wholeEvery && age > -wholeEvery
+	recent := func(b datadir.Backup) bool {
+		age := r.now().Sub(b.Whole)
+		return b.Sound() && !b.Whole.IsZero() && age < wholeEvery && age > -wholeEvery
 	}
 	if slices.ContainsFunc(r.all, recent) {
 		return incomplete
@@ -240,7 +253,7 @@ func (r *run) checkWhole(made Backup) error {
 	if ended := r.job.Ended(); ended != nil {
 		return ended
 	}
-	n := made.note
+	n := made
 	n.Checked = r.now().UTC().Truncate(time.Millisecond)
 	if err == nil {
 		n.Whole = n.Checked
@@ -248,7 +261,7 @@ func (r *run) checkWhole(made Backup) error {
 	} else {
 		n.Error, n.Missing = fmt.Sprintf("It was %s, and %v.", how, err), 0 // it is not sound
 	}
-	if failed := r.note(made, n); failed != nil {
+	if failed := r.note(n); failed != nil {
 		return errors.Join(err, failed)
 	}
 	if err != nil {
@@ -258,18 +271,18 @@ func (r *run) checkWhole(made Backup) error {
 	return incomplete
 }
 
-// note writes the note of a backup.
-func (r *run) note(b Backup, n note) error {
-	if err := n.write(b.Path); err != nil {
+// note writes down what is known of a backup now.
+func (r *run) note(b datadir.Backup) error {
+	if err := note(b.Path, b); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(r.all, func(one Backup) bool { return one.Path == b.Path })
-	r.all[i] = read(b.Path, b.At)
+	i := slices.IndexFunc(r.all, func(one datadir.Backup) bool { return one.Path == b.Path })
+	r.all[i] = b
 	return nil
 }
 
 // blame notes that the other backups that share a damaged file with one are damaged too.
-func (r *run) blame(made Backup, found error) error {
+func (r *run) blame(made datadir.Backup, found error) error {
 	var damage *ops.Incomplete
 	if !errors.As(found, &damage) {
 		return nil
@@ -277,12 +290,12 @@ func (r *run) blame(made Backup, found error) error {
 	var failed []error
 	for _, b := range slices.Clone(r.all) {
 		shares := func(l ops.Lost) bool { return sameContent(made.Path, b.Path, l.Content) }
-		if b.Path == made.Path || !b.sound() || !slices.ContainsFunc(damage.Missing, shares) {
+		if b.Path == made.Path || !b.Sound() || !slices.ContainsFunc(damage.Missing, shares) {
 			continue
 		}
-		n := b.note
+		n := b
 		n.Error, n.Missing = "It shares a file with the backup of "+made.At.Format(time.RFC3339)+", which is damaged.", 0
-		failed = append(failed, r.note(b, n))
+		failed = append(failed, r.note(n))
 	}
 	return errors.Join(failed...)
 }
@@ -303,7 +316,7 @@ func sameContent(one, other, name string) bool {
 }
 
 // rehearse reads all of a backup. how says what was done with it.
-func (r *run) rehearse(made Backup) (how string, err error) {
+func (r *run) rehearse(made datadir.Backup) (how string, err error) {
 	if r.hasRoom(made.Size) {
 		err := r.restore(made)
 		if !workcopy.NoRoom(err) || r.job.Ended() != nil {
@@ -311,17 +324,17 @@ func (r *run) rehearse(made Backup) (how string, err error) {
 		}
 	}
 	r.log.Info("there is no room to restore a backup for a check: all of it is read in its place", "backup", made.Path)
-	return "read", r.job.ReadAll(made.Path, made.note.Digest, made.note.Missing)
+	return "read", r.job.ReadAll(made.Path, made.Digest, made.Missing)
 }
 
 // restore restores a backup into a folder that is removed then.
-func (r *run) restore(made Backup) error {
+func (r *run) restore(made datadir.Backup) error {
 	work, err := disk.NewScratch(r.folder, scratchTag)
 	if err != nil {
 		return err
 	}
 	into := filepath.Join(work.Path, "data")
-	return errors.Join(r.job.Rehearse(made.Path, into, made.note.Digest, made.note.Missing), work.Close())
+	return errors.Join(r.job.Rehearse(made.Path, into, made.Digest, made.Missing), work.Close())
 }
 
 // hasRoom reports whether something of a size fits into the folder, and a tenth of the disk stays
@@ -338,6 +351,9 @@ func (r *run) hasRoom(size int64) bool {
 // prune removes the backups that need not be kept, the oldest first. Those that a wrong clock has put
 // into the future take nobody's place, and stay.
 func (r *run) prune() error {
+	if r.keep == (Keep{}) {
+		return nil
+	}
 	for _, b := range r.keep.Beyond(credible(r.all, r.now()), r.zone) {
 		if err := r.step("remove"); err != nil {
 			return err
@@ -356,13 +372,13 @@ func (r *run) prune() error {
 }
 
 // remove removes a backup. It loses its name first.
-func (r *run) remove(b Backup) error {
+func (r *run) remove(b datadir.Backup) error {
 	folder, name := filepath.Split(b.Path)
 	aside := filepath.Join(folder, removingTag+name)
 	if err := os.Rename(b.Path, aside); err != nil {
 		return err
 	}
-	r.all = slices.DeleteFunc(r.all, func(one Backup) bool { return one.At.Equal(b.At) })
+	r.all = slices.DeleteFunc(r.all, func(one datadir.Backup) bool { return one.At.Equal(b.At) })
 	if err := syncNames(r.folder); err != nil {
 		return err
 	}
@@ -372,6 +388,11 @@ func (r *run) remove(b Backup) error {
 // quiet is a job of a server: it shows no progress.
 func quiet(j ops.Job) ops.Job {
 	j.Stderr = io.Discard
+	return spacious(j)
+}
+
+// spacious is a job that knows how to ask a disk for its space.
+func spacious(j ops.Job) ops.Job {
 	if j.Space == nil {
 		j.Space = disk.Space
 	}

@@ -3,7 +3,6 @@ package backups
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/ops"
+	"kist/kv/datadir"
 )
 
 // Times of the schedule.
@@ -56,46 +56,42 @@ type Scheduler struct {
 	begun time.Time          // when the server started
 	step  func(string) error // before each step on the disk; does nothing except in tests
 
+	wake chan struct{} // has a value if a backup is asked for
+
 	mu       sync.Mutex
-	all      []Backup  // the newest first
-	noted    time.Time // up to when the data directory says that a backup has everything; for a folder that is not there
+	all      []datadir.Backup // the newest first
+	noted    time.Time        // up to when the data directory says that a backup has everything; for a folder that is not there
 	next     time.Time
-	running  time.Time // since when; zero if none is being made
-	failure  string    // of the latest run; "" if it was good
-	failures int64     // runs that failed since the start
+	running  time.Time   // since when; zero if none is being made
+	asked    chan<- made // gets what comes of the running or next one; nil if nobody asked
+	failure  string      // of the latest run; "" if it was good
+	failures int64       // runs that failed since the start
+}
+
+// made is what came of a run.
+type made struct {
+	done *ops.BackedUp // nil if no backup was made
+	err  error
 }
 
 // New makes a Scheduler. It does nothing before Run.
 func New(o Options) *Scheduler {
 	o.Job = quiet(o.Job)
 	return &Scheduler{
-		o: o, begun: o.Clock.Now(), all: []Backup{}, step: func(string) error { return nil },
+		o: o, begun: o.Clock.Now(), all: []datadir.Backup{}, step: func(string) error { return nil },
+		wake: make(chan struct{}, 1),
 	}
 }
 
-// Status is how the backups are doing.
-type Status struct {
-	Folder  string    `json:"folder"`
-	At      string    `json:"at"`      // the time of the day
-	Keep    string    `json:"keep"`    // as --backup-keep
-	Last    time.Time `json:"last"`    // of the last good one; zero if never
-	Next    time.Time `json:"next"`    // of the next one
-	Running bool      `json:"running"` // one is being made
-	OK      bool      `json:"ok"`
-	Error   string    `json:"error"` // a sentence; "" if OK
-	// Failures is the number of failed runs since the server started.
-	Failures int64 `json:"failures"`
-}
-
 // Status describes the backups; nil on a nil Scheduler.
-func (s *Scheduler) Status() *Status {
+func (s *Scheduler) Status() *datadir.BackupStatus {
 	if s == nil {
 		return nil
 	}
 	now := s.o.Clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := &Status{
+	st := &datadir.BackupStatus{
 		Folder: s.o.Folder, At: s.o.At.String(), Keep: s.o.Keep.String(),
 		Last: s.last(now), Next: s.next, Running: !s.running.IsZero(), Error: s.failure, Failures: s.failures,
 	}
@@ -103,7 +99,6 @@ func (s *Scheduler) Status() *Status {
 	if st.Error == "" && now.Sub(st.Last) > lateAfter && !patience {
 		st.Error = lateText(st.Last, s.running, now.Location())
 	}
-	st.OK = st.Error == ""
 	return st
 }
 
@@ -131,7 +126,7 @@ func lateText(last, running time.Time, zone *time.Location) string {
 
 // List returns the backups, the newest first, as the last run has found them. Callers must not
 // change the list.
-func (s *Scheduler) List() []Backup {
+func (s *Scheduler) List() []datadir.Backup {
 	if s == nil {
 		return nil
 	}
@@ -141,9 +136,9 @@ func (s *Scheduler) List() []Backup {
 }
 
 // lastGood is when the last good backup was made; zero if never.
-func lastGood(all []Backup, now time.Time) time.Time {
+func lastGood(all []datadir.Backup, now time.Time) time.Time {
 	all = credible(all, now)
-	i := slices.IndexFunc(all, Backup.OK)
+	i := slices.IndexFunc(all, datadir.Backup.OK)
 	if i < 0 {
 		return time.Time{}
 	}
@@ -174,19 +169,66 @@ func (p plan) next(at TimeOfDay, last, now time.Time) time.Time {
 	return night
 }
 
+// Begin has a backup made at once. It returns false if one is being made.
+func (s *Scheduler) Begin() bool {
+	_, begun := s.ask()
+	return begun
+}
+
+// ErrRunning says that a backup is being made.
+var ErrRunning = errors.New("a backup is being made already; wait until it is done")
+
+// Make makes a backup at once, and waits for it. The result is as that of the function Make. The error is ErrRunning
+// if one is being made. The backup is made also if ctx ends.
+func (s *Scheduler) Make(ctx context.Context) (*ops.BackedUp, error) {
+	result, begun := s.ask()
+	if !begun {
+		return nil, ErrRunning
+	}
+	select {
+	case got := <-result:
+		return got.done, ignoreLacking(got.err)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+var errStopped = errors.New("the server stops; the backup was not made")
+
+// ask has a backup made at once, unless one is being made. result gets what came of it.
+func (s *Scheduler) ask() (result <-chan made, begun bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running.IsZero() {
+		return nil, false
+	}
+	answer := make(chan made, 1)
+	s.running, s.asked = s.o.Clock.Now(), answer
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return answer, true
+}
+
+// begin notes that a backup is made from now on. It is the one that was asked for, if one was.
+func (s *Scheduler) begin(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = now
+	select {
+	case <-s.wake:
+	default:
+	}
+}
+
 // Run makes backups until ctx ends. It ends a running backup then, and returns when that has ended.
 func (s *Scheduler) Run(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	noted, err := ops.LastBackup(s.o.Job.Dir)
-	if err == nil {
-		s.set(func() { s.noted = noted })
-	}
-	all, err := List(s.o.Folder)
-	if err == nil {
-		s.set(func() { s.all = all })
-	}
+	s.look()
+	defer s.answer(made{err: errStopped})
 	p := plan{since: s.begun}
 	var told time.Time // when the administrators were last told of this row of failures
 	for {
@@ -214,6 +256,26 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
+// look finds out what backups there are when the server starts. What the folder has is noted in the data directory,
+// which knows of none after a restore. If the folder cannot be read, the data directory knows more.
+func (s *Scheduler) look() {
+	all, err := List(s.o.Folder)
+	if err != nil || sameInstance(all, s.o.Job.Dir) != nil {
+		noted, _ := ops.LastBackup(s.o.Job.Dir) // zero if none is known
+		s.set(func() { s.noted = noted })
+		return
+	}
+	s.set(func() { s.all = all })
+	s.noteLast(lastGood(all, s.o.Clock.Now()))
+}
+
+// noteLast notes in the data directory when the last good backup was made.
+func (s *Scheduler) noteLast(at time.Time) {
+	if !at.IsZero() {
+		s.o.Job.NoteBackup(at)
+	}
+}
+
 // wait waits for the next backup. It returns false if ctx ends first.
 func (s *Scheduler) wait(ctx context.Context, p *plan) bool {
 	for {
@@ -229,6 +291,8 @@ func (s *Scheduler) wait(ctx context.Context, p *plan) bool {
 		select {
 		case <-ctx.Done():
 			return false
+		case <-s.wake:
+			return true
 		case <-s.o.Clock.After(min(next.Sub(now), lookEvery)):
 		}
 	}
@@ -237,38 +301,67 @@ func (s *Scheduler) wait(ctx context.Context, p *plan) bool {
 // once makes a backup and notes what came of it. While it takes too long, that is told.
 func (s *Scheduler) once(ctx context.Context) error {
 	began := s.o.Clock.Now()
-	s.set(func() { s.running = began })
+	s.begin(began)
 	job := s.o.Job
 	job.Ended = ctx.Err
 	r := &run{
 		folder: s.o.Folder, job: job, keep: s.o.Keep, zone: began.Location(), now: s.o.Clock.Now, log: s.o.Log,
 		step: s.step, all: s.List(),
-		named: func(all []Backup) { s.set(func() { s.all = all }) },
+		named: func(all []datadir.Backup) { s.set(func() { s.all = all }) },
 	}
 	done := make(chan error, 1)
 	go func() { done <- r.make() }() // it is waited for below
 	err := s.attend(done, began)
 
-	s.set(func() {
-		s.running, s.all = time.Time{}, slices.Clone(r.all)
-		if ctx.Err() != nil {
-			return
-		}
-		s.failure = ""
-		if err != nil {
-			s.failure = console.Sentence(err.Error())
-			s.failures++
-		}
-	})
-	last := lastGood(r.all, s.o.Clock.Now())
+	s.ended(ctx, r, err)
+	s.answer(made{r.done, err})
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		s.o.Log.Error("the backup has failed", "to", s.o.Folder, "error", err)
-	case !last.IsZero():
-		s.o.Job.NoteBackup(last)
+	default:
+		s.noteLast(lastGood(r.all, s.o.Clock.Now()))
+	}
+	if r.done != nil {
+		s.noteFolder()
 	}
 	return err
+}
+
+// answer tells what came of a run to the caller who asked for it, if one did.
+func (s *Scheduler) answer(m made) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked != nil {
+		s.asked <- m // it has room for one
+		s.asked = nil
+	}
+}
+
+// ended notes what came of a run.
+func (s *Scheduler) ended(ctx context.Context, r *run, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.all = time.Time{}, slices.Clone(r.all)
+	if ctx.Err() != nil {
+		return
+	}
+	s.failure = ""
+	if err != nil {
+		s.failure = console.Sentence(err.Error())
+		s.failures++
+	}
+}
+
+// noteFolder notes in the data directory which folder is used, and says if it is another one than before.
+func (s *Scheduler) noteFolder() {
+	before := usedBefore(s.o.Job.Dir)
+	if before != "" && before != s.o.Folder {
+		s.o.Log.Warn("backups are made in another folder from now on", "folder", s.o.Folder, "before", before)
+	}
+	if err := noteUsed(s.o.Job.Dir, s.o.Folder); err != nil {
+		s.o.Log.Warn("the folder for backups is not noted in the data directory", "error", err)
+	}
 }
 
 // attend waits for a backup. It tells once if it takes longer than the time between two.
@@ -294,9 +387,4 @@ func (s *Scheduler) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
-}
-
-// Describe says in a sentence how a schedule is set.
-func (st *Status) Describe() string {
-	return fmt.Sprintf("at %s to %s, keeping %s", st.At, st.Folder, st.Keep)
 }

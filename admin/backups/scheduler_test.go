@@ -26,6 +26,7 @@ import (
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/datadir"
 	"kist/kv/kvtest"
 	"kist/kv/kvtest/needs"
 	"kist/kv/people"
@@ -121,7 +122,7 @@ func (p *place) night(ctx context.Context, step func(string) error) error {
 	return s.once(ctx)
 }
 
-func (p *place) list() []Backup {
+func (p *place) list() []datadir.Backup {
 	p.Helper()
 	all, err := List(p.folder)
 	p.NoErr(err)
@@ -146,7 +147,7 @@ func (p *place) names() (all []string) {
 }
 
 // restores fails unless a backup can be restored and is whole.
-func (p *place) restores(b Backup) {
+func (p *place) restores(b datadir.Backup) {
 	p.Helper()
 	job := p.options().Job
 	job.Dir = filepath.Join(p.TempDir(), "data")
@@ -287,7 +288,7 @@ func TestRefusedFolders(t *testing.T) {
 			release, err := hold(p.folder)
 			p.NoErr(err)
 			p.Cleanup(release)
-		}, "another server"},
+		}, "another backup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -373,7 +374,7 @@ func TestBackupAhead(t *testing.T) {
 		p.NoErr(p.night(t.Context(), nil))
 	}
 	future := p.list()
-	p.NoErr(note{Error: "It is damaged."}.write(future[0].Path))
+	p.NoErr(note(future[0].Path, datadir.Backup{Error: "It is damaged."}))
 	p.now = now
 
 	p.put("new")
@@ -405,7 +406,7 @@ func TestIncompleteBackupIsChecked(t *testing.T) {
 	p.NoErr(os.Remove(at(p.data, "b")))
 	p.True(errors.As(p.night(t.Context(), nil), new(*lacking)))
 	first := p.list()[0]
-	p.True(!first.note.Whole.IsZero())
+	p.True(!first.Whole.IsZero())
 
 	p.NoErr(os.WriteFile(at(first.Path, "c"), []byte("x"), 0o600)) // a disk loses it
 	p.True(errors.As(p.night(t.Context(), nil), new(*lacking)))    // not read yet
@@ -413,12 +414,12 @@ func TestIncompleteBackupIsChecked(t *testing.T) {
 	err := p.night(t.Context(), nil)
 	p.True(errors.As(err, new(*ops.Incomplete)))
 	for _, b := range p.list() {
-		p.True(!b.sound())
+		p.True(!b.Sound())
 	}
 
 	p.True(errors.As(p.night(t.Context(), nil), new(*lacking)))
 	all := p.list()
-	p.True(all[0].sound() && !all[0].note.Whole.IsZero())
+	p.True(all[0].Sound() && !all[0].Whole.IsZero())
 	p.True(!sameFile(at(all[0].Path, "c"), at(all[1].Path, "c")))
 }
 
@@ -458,18 +459,18 @@ func TestLongBackup(t *testing.T) {
 		case "make":
 			p.now = begun.Add(lateAfter)
 			st = s.Status()
-			p.True(st.OK)
+			p.True(st.Error == "")
 			p.now = begun.Add(lateAfter + time.Second)
 			st = s.Status()
-			p.True(!st.OK && strings.Contains(st.Error, "is not done"))
+			p.True(st.Error != "" && strings.Contains(st.Error, "is not done"))
 			p.now = begun.Add(3 * time.Hour)
 		case "restore":
-			p.True(st.OK && st.Running)
+			p.True(st.Error == "" && st.Running)
 			p.Equal(st.Last, begun)
 		}
 		return nil
 	}
-	p.NoErr(note{Checked: begun}.write(p.list()[0].Path)) // never read as a whole
+	p.NoErr(note(p.list()[0].Path, datadir.Backup{Checked: begun})) // never read as a whole
 	p.now = begun
 	p.NoErr(s.once(t.Context()))
 }
@@ -514,7 +515,7 @@ func TestSchedule(t *testing.T) {
 		start := time.Now() // midnight UTC of 2000-01-01
 		p.Equal(len(s.List()), 1)
 		st := s.Status()
-		p.True(st.OK && !st.Running)
+		p.True(st.Error == "" && !st.Running)
 		p.Equal(st.Next, o.At.After(start))
 
 		time.Sleep(48 * time.Hour)
@@ -526,7 +527,7 @@ func TestSchedule(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		st = s.Status()
-		p.True(!st.OK && strings.Contains(st.Error, "kist backup init"))
+		p.True(st.Error != "" && strings.Contains(st.Error, "kist backup init"))
 		p.True(st.Failures >= 3) // it is tried again
 		p.Equal(len(told), 1)    // and told once a day
 		empty, err := os.ReadDir(p.folder)
@@ -538,7 +539,7 @@ func TestSchedule(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		st = s.Status()
-		p.True(st.OK)
+		p.True(st.Error == "")
 		p.True(time.Since(st.Last) < 24*time.Hour)
 		stop()
 		work.Wait()
@@ -589,7 +590,7 @@ func TestManyFiles(t *testing.T) {
 		job.Ended = measure
 		r := &run{
 			folder: p.folder, job: quiet(job), keep: Keep{Days: 3}, zone: time.UTC, now: func() time.Time { return p.now },
-			log: job.Log, step: func(string) error { return nil }, named: func([]Backup) {},
+			log: job.Log, step: func(string) error { return nil }, named: func([]datadir.Backup) {},
 		}
 		p.NoErr(r.make())
 		p.Equal(len(r.all), night+1)

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"time"
 
-	"kist/admin/backups"
 	"kist/kv"
+	"kist/kv/datadir"
 	"kist/kv/ship"
 )
 
@@ -26,11 +26,11 @@ type About struct {
 	Issuer         string         `json:"issuer,omitempty"` // of OpenID Connect
 	Now            time.Time      `json:"now"`              // the store's
 	// Doubt is nil if the server trusts the machine's clock.
-	Doubt   *kv.ClockDoubt   `json:"doubt,omitempty"`
-	Probe   string           `json:"probe"` // a token for one minute
-	Journal kv.JournalHealth `json:"journal"`
-	Store   *StoreHealth     `json:"store,omitempty"`   // nil without an object store
-	Backups *backups.Status  `json:"backups,omitempty"` // nil without backups by schedule
+	Doubt   *kv.ClockDoubt        `json:"doubt,omitempty"`
+	Probe   string                `json:"probe"` // a token for one minute
+	Journal kv.JournalHealth      `json:"journal"`
+	Store   *StoreHealth          `json:"store,omitempty"`   // nil without an object store
+	Backups *datadir.BackupStatus `json:"backups,omitempty"` // nil without backups by schedule
 }
 
 // StoreHealth is how far the server is with its object store.

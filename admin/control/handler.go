@@ -36,6 +36,7 @@ type Backend struct {
 	Contents func(fn func(content *blobs.Store) error) error // runs fn while the stored files are open
 	About    func() About                                    // what the server knows about itself; nil if no server runs
 	Compare  func(context.Context) error                     // compares the object store; nil without a server
+	BackUp   func(context.Context) (*ops.BackedUp, error)    // makes a backup of the schedule now; nil without a schedule
 	SignIn   func(context.Context) SignInHealth              // asks the issuer of OpenID Connect; nil without an issuer
 }
 
@@ -80,6 +81,9 @@ func NewCommands(b Backend) Commands {
 			return b.SignIn(r.Context()), nil
 		})
 	}
+	if b.BackUp != nil {
+		all["POST /backup"] = verb(v.backUp)
+	}
 	if b.Compare != nil {
 		all["POST /store"] = verb(func(r *http.Request, _ Nothing) (Nothing, error) {
 			if err := b.Compare(r.Context()); err != nil { // the operator is told all of it
@@ -92,6 +96,21 @@ func NewCommands(b Backend) Commands {
 		all["GET /about"] = verb(v.about)
 	}
 	return all
+}
+
+// A Made is what came of a backup of the schedule.
+type Made struct {
+	*ops.BackedUp        // nil if none was made
+	Problem       string `json:"problem,omitempty"` // why none was made, or what is wrong with it
+}
+
+// backUp makes a backup of the schedule.
+func (v handler) backUp(r *http.Request, _ Nothing) (Made, error) {
+	done, err := v.BackUp(r.Context())
+	if err != nil { // the operator is told all of it
+		return Made{done, err.Error()}, nil
+	}
+	return Made{BackedUp: done}, nil
 }
 
 // Serve starts to answer the requests of commands on l. stop ends that: it lets

@@ -25,6 +25,7 @@ import (
 	"kist/httpapi/webhook"
 	"kist/httpapi/worker"
 	"kist/kv"
+	"kist/kv/datadir"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/ship"
@@ -98,26 +99,9 @@ type Config struct {
 
 // Backups are made by schedule. The methods answer at once.
 type Backups interface {
-	Status() BackupStatus
-	List() []Backup // the newest first
-}
-
-// BackupStatus is how the backups are doing.
-type BackupStatus struct {
-	Folder, At, Keep string    // the flags
-	Last, Next       time.Time // of the last good one and the next one; zero if there is none
-	Running          bool      // one is being made
-	Error            string    // why the latest failed or that it is late; "" if all is well
-	Failures         int64     // since the server started
-}
-
-// Backup is one of those that were made by schedule.
-type Backup struct {
-	At      time.Time // it has everything up to then
-	Path    string    // of its folder
-	Size    int64     // in bytes
-	Checked time.Time // when it was last read; zero if that is not known
-	Error   string    // what is wrong with it; "" if nothing is
+	Status() *datadir.BackupStatus
+	List() []datadir.Backup // the newest first; callers must not change it
+	Begin() bool            // has one made now; false if one is being made
 }
 
 // Site has what the handlers of all packages share.
