@@ -88,7 +88,7 @@ func TestMarkdownIsBounded(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			var out []byte
 			var err error
-			ends(t, func(deadline time.Time) { out, err = markdown(converter(), []byte(text), deadline) })
+			ends(t, func(deadline time.Time) { out, err = markdown(converter(), []byte(text), 0, deadline) })
 			runtime.ReadMemStats(&after)
 			t.Log(len(out)>>10, "KiB", (after.TotalAlloc-before.TotalAlloc)>>20, "MiB", err)
 			is.True(err == nil || errors.Is(err, errGivenUp))

@@ -42,12 +42,13 @@ func Markdown(src []byte) (template.HTML, error) { return convert(converter(), s
 func Wrapped(src []byte) (template.HTML, error) { return convert(wrapped(), src) }
 
 func convert(m goldmark.Markdown, src []byte) (template.HTML, error) {
-	source := strings.TrimPrefix(clean(string(src)), "\ufeff")
+	source := strings.TrimPrefix(clean(string(src)), byteOrderMark)
 	if len(source) > maxMarkdown {
 		return plain(source), nil
 	}
 	properties, body := record.FrontMatter(source)
-	out, err := markdown(m, []byte(body), time.Now().Add(maxTime))
+	before := strings.Count(source[:len(source)-len(body)], "\n")
+	out, err := markdown(m, []byte(body), before, time.Now().Add(maxTime))
 	if errors.Is(err, errGivenUp) {
 		return plain(source), nil
 	}
@@ -63,19 +64,14 @@ func convert(m goldmark.Markdown, src []byte) (template.HTML, error) {
 	return template.HTML(b.String()), nil // #nosec G203 -- goldmark escapes the text, and this package what it writes
 }
 
-// markdown fails with errGivenUp at or shortly after the deadline.
-func markdown(m goldmark.Markdown, source []byte, deadline time.Time) (out []byte, err error) {
-	defer func() {
-		// The parser panics at the deadline. If it panics for another reason, the text can still
-		// be shown as plain text.
-		if p := recover(); p != nil {
-			out, err = nil, fmt.Errorf("%w: %v", errGivenUp, p)
-		}
-	}()
-	pc := parser.NewContext(parser.WithIDs(&headings{used: make(map[string]int)}))
-	pc.Set(deadlineKey, deadline)
-	doc := m.Parser().Parse(text.NewReader(source), parser.WithContext(pc))
-	doc.(*ast.Document).AddMeta(deadlineMeta, deadline)
+// markdown renders a text that before lines precede. It fails with errGivenUp at or shortly after the deadline.
+func markdown(m goldmark.Markdown, source []byte, before int, deadline time.Time) (out []byte, err error) {
+	defer giveUp(&err)
+	doc, err := parse(m, source, deadline)
+	if err != nil {
+		return nil, err
+	}
+	doc.(*ast.Document).AddMeta(linesMeta, sync.OnceValue(func() *textLines { return newLines(source, before) }))
 	var b bytes.Buffer
 	if err := m.Renderer().Render(&b, source, doc); err != nil {
 		return nil, fmt.Errorf("render: %w", err)
@@ -83,7 +79,28 @@ func markdown(m goldmark.Markdown, source []byte, deadline time.Time) (out []byt
 	return b.Bytes(), nil
 }
 
-const deadlineMeta = "deadline"
+// parse fails as markdown does.
+func parse(m goldmark.Markdown, source []byte, deadline time.Time) (doc ast.Node, err error) {
+	defer giveUp(&err)
+	pc := parser.NewContext(parser.WithIDs(&headings{used: make(map[string]int)}))
+	pc.Set(deadlineKey, deadline)
+	doc = m.Parser().Parse(text.NewReader(source), parser.WithContext(pc))
+	doc.(*ast.Document).AddMeta(deadlineMeta, deadline)
+	return doc, nil
+}
+
+// giveUp makes an error of a panic. The parser panics at the deadline. If it panics for another reason, the text can
+// still be shown as plain text.
+func giveUp(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: %v", errGivenUp, p)
+	}
+}
+
+const (
+	deadlineMeta = "deadline"
+	linesMeta    = "lines" // makes the textLines of the text
+)
 
 // The converters are made on first use.
 var (
@@ -107,7 +124,7 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 		blocks = append(blocks, util.Prioritized(timedBlock{p}, i))
 	}
 	for _, p := range append(parser.DefaultInlineParsers(),
-		util.Prioritized(extension.NewTaskCheckBoxParser(), 0),
+		util.Prioritized(taskBoxes{extension.NewTaskCheckBoxParser()}, 0),
 		util.Prioritized(extension.NewFootnoteParser(), 101),
 		util.Prioritized(extension.NewStrikethroughParser(), 500),
 		util.Prioritized(bareLinks{}, 998),
@@ -513,10 +530,15 @@ func (nodes) code(w util.BufWriter, source []byte, node ast.Node, entering bool)
 	return ast.WalkContinue, nil
 }
 
+// checkBox writes what changes a task: see [SetTask].
 func (nodes) checkBox(w util.BufWriter, _ []byte, node ast.Node) {
-	box := `<input type="checkbox" disabled aria-label="open"> `
-	if node.(*extast.TaskCheckBox).IsChecked {
-		box = `<input type="checkbox" disabled checked aria-label="done"> `
+	lines := node.OwnerDocument().Meta()[linesMeta].(func() *textLines)()
+	task := lines.task(node.(*extast.TaskCheckBox))
+	state := `aria-label="open"`
+	if task.Done {
+		state = `checked aria-label="done"`
 	}
-	_, _ = w.WriteString(box)
+	_, _ = fmt.Fprintf(
+		w, `<input type="checkbox" disabled %s data-line="%d" data-task="%s"> `, state, task.Line, escape(task.Text),
+	)
 }

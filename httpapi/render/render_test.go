@@ -18,7 +18,7 @@ var (
 // What the package writes, and nothing else.
 var allowed = map[string]string{
 	"a": "href rel title id tabindex aria-hidden class role", "sup": "id", "div": "class role", "p": "", "br": "", "hr": "", "em": "", "strong": "", "del": "", "pre": "class dir tabindex", "code": "",
-	"blockquote": "dir", "ul": "dir", "ol": "dir start", "li": "id", "input": "type disabled checked aria-label", "img": "src alt loading", "span": "class",
+	"blockquote": "dir", "ul": "dir", "ol": "dir start", "li": "id", "input": "type disabled checked aria-label data-line data-task", "img": "src alt loading", "span": "class",
 	"h1": "id", "h2": "id", "h3": "id", "h4": "id", "h5": "id", "h6": "id",
 	"table": "class", "thead": "", "tbody": "", "tr": "", "th": "align scope", "td": "align",
 }
@@ -85,8 +85,9 @@ func TestMarkdown(t *testing.T) {
 		},
 		"tasks": {
 			"- [x] a\n- [ ] b",
-			"<ul dir=\"auto\">\n<li><input type=\"checkbox\" disabled checked aria-label=\"done\"> a</li>\n<li><input " +
-				"type=\"checkbox\" disabled aria-label=\"open\"> b</li>\n</ul>\n",
+			"<ul dir=\"auto\">\n<li><input type=\"checkbox\" disabled checked aria-label=\"done\" data-line=\"1\" " +
+				"data-task=\"a\"> a</li>\n<li><input type=\"checkbox\" disabled aria-label=\"open\" data-line=\"2\" " +
+				"data-task=\"b\"> b</li>\n</ul>\n",
 		},
 		"link": {
 			`[a](https://b.c/?d&e "f")`, `<p><a href="https://b.c/?d&amp;e"` + rel + ` title="f">a</a></p>` + "\n",
