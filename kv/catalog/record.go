@@ -604,7 +604,8 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	kept := int64(0)
 	if r.Kind.Versioned() && !bytes.Equal(r.Body, old) {
 		var err error
-		kept, err = history.KeepVersion(tx, r, old, f.By, f.Seen && !f.KeepVersion)
+		change := history.Change{By: f.By, Seen: f.Seen && !f.KeepVersion, Ticker: f.Ticker}
+		kept, err = history.KeepVersion(tx, r, old, change)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/google/uuid"
+
 	"kist/kv"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -36,27 +38,29 @@ var VersionTable = kv.Table{
 	Text: kv.RowText(versionBucket),
 }
 
-// KeepVersion keeps the body that a change by somebody replaces. Further changes by the
-// same within VersionEvery belong to the same version if their writer had seen the body:
-// nothing is lost that nobody has read. over is how many more bytes
+// A Change says who replaces a text.
+type Change struct {
+	By   string // names the browser, key or device
+	Seen bool   // the writer had read the text
+	// Ticker is the account that sets a task of the text and changes nothing else. It is nil for other changes.
+	Ticker record.ID
+}
+
+// KeepVersion keeps the body that a change replaces. Further changes by the same writer within VersionEvery belong to
+// the same version if the writer had seen the body: nothing is lost that nobody has read. So do tasks that one account
+// sets within TicksEvery, from any of its devices, as long as nothing but tasks is changed. over is how many more bytes
 // the owner has now. They are not charged, or a key could destroy old texts by filling the
 // quota. A full disk does not refuse it either: without room, the commit fails and the text
 // stays.
-func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, seen bool) (over int64, err error) {
-	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
-		last, err := versionRows.Decode(key, row)
-		if err != nil {
-			return 0, err
-		}
-		if seen && last.By == by && tx.Now.Sub(last.At) < VersionEvery {
-			return 0, nil
-		}
-		break
+func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, c Change) (over int64, err error) {
+	kept, err := c.isKept(tx, r)
+	if kept || err != nil {
+		return 0, err
 	}
 	before := tx.Text(r.Owner)
 	v := &record.Version{
 		Item: [record.KeySize]byte(r.Key()), ID: tx.NewID(),
-		VersionHead: record.VersionHead{At: tx.Now, By: by}, Body: body,
+		VersionHead: record.VersionHead{At: tx.Now, By: c.By, Ticker: c.Ticker}, Body: body,
 	}
 	if err := versionRows.Put(tx.Tx, v); err != nil {
 		return 0, err
@@ -65,6 +69,26 @@ func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, seen bool)
 		return 0, err
 	}
 	return max(tx.Text(r.Owner)-before, 0), nil
+}
+
+// isKept reports whether a version has what the change replaces, as far as it must be kept.
+func (c Change) isKept(tx *kv.Tx, r *record.Record) (bool, error) {
+	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
+		last, err := versionRows.Decode(key, row)
+		if err != nil {
+			return false, err
+		}
+		age, ticked := tx.Now.Sub(last.At), last.Ticker != uuid.Nil
+		switch {
+		case c.Ticker == uuid.Nil:
+			return c.Seen && !ticked && last.By == c.By && age < VersionEvery, nil
+		case !ticked || age >= TicksEvery:
+			return false, nil
+		case last.Ticker == c.Ticker:
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // thinVersions deletes the versions of a record that KeepVersions does not keep.
@@ -164,6 +188,7 @@ func Version(tx *kv.Tx, r *record.Record, id record.ID) (*record.Version, error)
 // Bounds of the versions of a record.
 const (
 	VersionEvery    = 5 * time.Minute // changes by the same within this time are one
+	TicksEvery      = time.Hour       // tasks that one account sets within this time are one
 	MaxVersions     = 200
 	MaxVersionBytes = 16 << 20
 )

@@ -35,9 +35,11 @@ type Form struct {
 	Sourced bool
 
 	// For the versions of a text: By names the browser, key or device of a change, Seen says whether
-	// it knew the text that it replaces, and KeepVersion asks to keep that.
+	// it knew the text that it replaces, and KeepVersion asks to keep that. Ticker is the account that
+	// sets a task and changes nothing else.
 	By                string
 	Seen, KeepVersion bool
+	Ticker            ID
 
 	kind      *Kind
 	published bool // the input of a patch sets the visibility

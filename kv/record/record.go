@@ -461,6 +461,8 @@ type Version struct {
 type VersionHead struct {
 	At time.Time `json:"at"`
 	By string    `json:"by,omitempty"` // name of the browser, key or device
+	// Ticker is the account that has set a task, if nothing else was changed.
+	Ticker ID `json:"ticker,omitzero"`
 }
 
 // Key is the primary key of the version. It begins with that of its record.

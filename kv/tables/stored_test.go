@@ -38,6 +38,7 @@ var grown = map[string][]string{
 	"trash":         {"trash.version", "trash.signin"},
 	"upload":        {"upload.moved"},
 	"user":          {"user.language", "user.theme", "user.seen"},
+	"version":       {"version.ticker"},
 	"webhook":       {"webhook.held"},
 }
 
@@ -218,21 +219,26 @@ func TestStoredMembers(t *testing.T) {
 	is.Equal(*back, m)
 }
 
-// TestStoredVersion holds the row of a version.
+// TestStoredVersion holds the row of a version, and that of a version without a ticker, as all were once.
 func TestStoredVersion(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	want := filled(t, reflect.TypeFor[record.Version]()).Interface().(record.Version)
-	want.Body = []byte(`{"title":"Name","content":"Text"}`)
-	want.Size = int64(len(want.Body))
-	row, err := want.AppendRow()
-	is.NoErr(err)
-	pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, "version.hex", lines(row))), nil)))
-	is.NoErr(err)
-	is.Equal(row, pinned)
-	back, err := record.BorrowVersion(want.Key(), pinned)
-	is.NoErr(err)
-	is.Equal(*back, want)
+	for _, file := range []string{"version.hex", "version.ticker.hex"} {
+		want := filled(t, reflect.TypeFor[record.Version]()).Interface().(record.Version)
+		if file == "version.hex" {
+			want.Ticker = record.ID{}
+		}
+		want.Body = []byte(`{"title":"Name","content":"Text"}`)
+		want.Size = int64(len(want.Body))
+		row, err := want.AppendRow()
+		is.NoErr(err)
+		pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, file, lines(row))), nil)))
+		is.NoErr(err)
+		is.Equal(row, pinned)
+		back, err := record.BorrowVersion(want.Key(), pinned)
+		is.NoErr(err)
+		is.Equal(*back, want)
+	}
 }
 
 // golden returns the file in testdata/stored. An existing file is never written again:
