@@ -782,6 +782,7 @@ func components() []component {
 		{"LeftOut", new(api.LeftOut), showing},
 		{"CollectionItems", new(api.ItemsForm), creating},
 		{"CollectionPlace", new(api.PlaceForm), editing},
+		{"Tick", new(api.Tick), creating},
 		{"Markdown", new(api.Markdown), creating},
 		{"HTML", new(api.HTML), showing},
 		{"User", new(session.ShownUser), showing},

@@ -228,6 +228,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/sw.js", "readServiceWorker", web.Anyone, web.PageOp(readServiceWorker)},
 		{"POST", "/share", "share", web.Visitors, upload.Share},
 		{"GET", "/api/v1/qr", "readQR", web.Reads, readQROp},
+		{"POST", "/api/v1/notes/{id}/ticks", "tickNote", web.Writes, api.TickNote},
 		{"POST", "/api/v1/markdown", "renderMarkdown", web.Writes, api.RenderMarkdown},
 		{"GET", securityText, "readSecurityText", web.Anyone, web.PageOp(readSecurityText, 304, 404)},
 		{"GET", "/robots.txt", "readRobots", web.Anyone, web.PageOp(readRobots)},

@@ -82,6 +82,18 @@ func (r *Renders) Code(text, language, filename string) (*embed.CodeView, error)
 	return &v, err
 }
 
+// SetTask is [render.SetTask], when it is its turn. It fails with errBusy if that takes longer than limit.MemoryWait.
+func (r *Renders) SetTask(src string, line int, task string, done bool) (out string, found bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit.MemoryWait)
+	defer cancel()
+	if r.turns.Take(ctx) != nil {
+		return "", false, errBusy
+	}
+	defer r.turns.Give()
+	out, found = render.SetTask(src, line, task, done)
+	return out, found, nil
+}
+
 // get returns the cached view, or calls fresh and caches its result. It fails with
 // errBusy if fresh could not start within limit.MemoryWait.
 func (r *Renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error)) (embed.CodeView, error) {
