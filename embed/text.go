@@ -240,6 +240,7 @@ var scriptTexts = map[string][]string{
 	"replace-later":     {"replace", "trash", "versions"},
 	// Its script imports those of keys and activity.
 	"security-later": {"activity", "identities", "keys", "security", "setups"},
+	"ticks-later":    {"ticks"},
 	"trash-later":    {"trash"},
 	"versions-later": {"versions"},
 	"webhooks-later": {"webhooks"},

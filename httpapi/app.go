@@ -145,9 +145,10 @@ func redirectToSignIn(c *web.Request, path string) error {
 
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
-	"account", "activity", "admin", "backups", "bookmarks", "bulk", "collections", "conflict", "editor", "film", "forms", "help",
-	"keys", "moving", "news", "offline", "reader", "remote", "replace", "requests", "search", "security", "share", "tags", "trash",
-	"tus", "uploads", "versions", "viewer", "webhooks", "welcome",
+	"account", "activity", "admin", "awake", "backups", "bookmarks", "bulk", "collections", "conflict", "editor",
+	"film", "forms", "help", "keys", "moving", "news", "offline", "reader", "remote", "replace", "requests",
+	"search", "security", "share", "tags", "ticks", "trash", "tus", "uploads", "versions", "viewer", "webhooks",
+	"welcome",
 }
 
 // respondApp answers with a page of the app and the API answers that it shows first, so

@@ -205,10 +205,11 @@ async function own(user) {
 // later stores a request: its method, path and body, the id that makes repeats safe, and the user whose session may
 // send it. A change also has the entity tag of the record as the user has seen it, and a draft with all that they
 // typed. It has what an earlier change to the same record has, which it replaces in one transaction: if it cannot be
-// stored, that one stays.
+// stored, that one stays. So does a request with the same only, which says what it sets.
 async function later(entry) {
-  const { draft, etag, user } = entry;
-  const same = (old) => draft && old.draft?.name === draft.name && old.etag === etag && old.user === user;
+  const { draft, etag, only, user } = entry;
+  const asBefore = (old) => draft && old.draft?.name === draft.name && old.etag === etag;
+  const same = (old) => old.user === user && (only ? old.only === only : asBefore(old));
   await ask('readwrite', (store) => {
     const asked = store.openCursor();
     let others = 0;

@@ -43,7 +43,7 @@ async function forget() {
 }
 
 // eachWaiting calls run with a cursor on each request of the user that waits for the server. The worker may be off.
-const eachWaiting = (run) => new Promise((done, fail) => {
+export const eachWaiting = (run) => new Promise((done, fail) => {
   const asked = indexedDB.open('kist-waiting', 1);
   asked.onupgradeneeded = () => asked.result.createObjectStore('requests', { autoIncrement: true });
   asked.onerror = () => fail(asked.error);
@@ -117,7 +117,7 @@ function sent({ sent: n, drafts }) {
 // refused keeps what the server refused as a draft. If a record was changed elsewhere meanwhile, its editor asks what
 // stays.
 function refused({ refused: why, status, entry }) {
-  const { draft } = entry;
+  const { draft, only } = entry;
   if (draft && status !== 404) {
     const [name, id] = draft.name.split('.'), key = draftKey(draft.name);
     storage.set(key, storage.get(key) ?? draft); // the user may have typed more since
@@ -125,7 +125,7 @@ function refused({ refused: why, status, entry }) {
     const open = () => go(`${base}/${kinds[name].path}/${id}?edit=1`);
     return void toast(text, { bad: true, action: t('common.show'), run: open });
   }
-  const k = Object.values(kinds).find((x) => entry.path.startsWith(`${base}/api/v1/${x.api}`));
+  const k = !only && Object.values(kinds).find((x) => entry.path.startsWith(`${base}/api/v1/${x.api}`));
   const values = draft?.values ?? JSON.parse(entry.body);
   if (k) storage.set(draftKey(`${k.name}.new`), { at: new Date().toISOString(), values });
   return showProblem(new Problem(t('offline.refused', { why })));

@@ -1,5 +1,5 @@
 // The reader shows one item as visitors see it, and what only its owner sees. The editor is one key away. It owns its
-// dialog and the wake lock of the screen, and uses nothing of view. The router calls openReader.
+// dialog, and uses nothing of view. The router calls openReader.
 import { add, ago, all, find, h, icon, iconButton, locale, t } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
@@ -40,25 +40,6 @@ function stateLine(r) {
     tagNames(r).map(tagChip));
 }
 
-// keepAwake keeps the screen on until the returned function is called: a cook's hands are wet.
-function keepAwake() {
-  let lock = null, over = false;
-  const ask = async () => {
-    if (over || document.hidden) return;
-    try {
-      lock = await navigator.wakeLock?.request('screen');
-      if (over) lock?.release();
-    } catch { /* not allowed, for example with a low battery */ }
-  };
-  document.addEventListener('visibilitychange', ask);
-  ask();
-  return () => {
-    over = true;
-    document.removeEventListener('visibilitychange', ask);
-    lock?.release();
-  };
-}
-
 // openReader opens the reader for a record. onclose is called with the reason.
 export async function openReader(r, { onclose, signal }) {
   let shown;
@@ -72,18 +53,23 @@ export async function openReader(r, { onclose, signal }) {
   }
 
   // The dialog, which follows changes of the record.
-  const rest = r.kind === 'recipe' ? keepAwake() : null;
+  const awake = r.kind === 'recipe' ? loadModule('awake').then((m) => m.keepAwake(), () => null) : null;
   const d = openDialog(titleOf(r), {
     panel: true,
     onclose: (reason) => {
-      rest?.();
+      awake?.then((end) => end?.());
       document.removeEventListener('record', changed);
       onclose(reason);
     },
   });
   d.el.classList.add('reader');
   const state = h('div');
-  const body = h('article.shared', {}, shown.map((node) => document.importNode(node, true)));
+  const body = h('article.shared');
+  const show = (nodes) => {
+    body.replaceChildren(...nodes.map((node) => document.importNode(node, true)));
+    enhance(body, { copy: t('common.copy'), copied: t('reader.copied'), select: t('reader.select') });
+    cook(body, { amounts: t('reader.amounts'), unscaled: t('reader.unscaled') });
+  };
   const star = iconButton('none', 'star', t('list.favourite'), { class: 'quiet square star' });
   const draw = () => {
     star.setAttribute('aria-pressed', String(!!r.isFavorite));
@@ -152,6 +138,11 @@ export async function openReader(r, { onclose, signal }) {
   add(d.body, d.heading, state, body);
   d.heading.focus(); // moving it took the focus away
   draw();
-  enhance(body, { copy: t('common.copy'), copied: t('reader.copied'), select: t('reader.select') });
-  cook(body, { amounts: t('reader.amounts'), unscaled: t('reader.unscaled') });
+  show(shown);
+  if (r.kind === 'note' && find('[data-line]', body)) {
+    const fetchNodes = () => fetchShown(r);
+    loadModule('ticks').then(
+      (m) => m.watchTicks({ dialog: d.el, body, record: r, nodes: shown, show, fetchNodes }), showProblem,
+    );
+  }
 }
