@@ -66,12 +66,17 @@ func (c *Call) requireData() error {
 	return exit.Absent("data directory at", c.DataDir+"; "+makers+", and --data-dir names another")
 }
 
-// prepareData is requireData for a command that makes a data directory. It makes none of the service.
-func (c *Call) prepareData() error {
+// mayPrepare is requireData for a command that makes a data directory. It makes none of the service.
+func (c *Call) mayPrepare() (there bool, err error) {
 	if c.chosen == ofService {
-		return c.requireData()
+		return true, c.requireData()
 	}
-	there, err := ops.HasData(c.DataDir)
+	return ops.HasData(c.DataDir)
+}
+
+// prepareData says where a data directory is about to be made, unless the command has named it.
+func (c *Call) prepareData() error {
+	there, err := c.mayPrepare()
 	if err == nil && !there && c.chosen == usual {
 		fmt.Fprintf(c.Stderr, "There is no data directory yet; %s becomes one.\n", c.DataDir)
 	}

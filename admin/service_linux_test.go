@@ -64,6 +64,7 @@ func TestCommandsReachTheService(t *testing.T) {
 	none := result{code: 3, err: "There is no data directory at /var/lib/kist; the service makes it when it starts, " +
 		"and --data-dir names another.\n"}
 	is.Equal(p.run("correct horse battery", "user", "add", "ann", "--admin", "--password-stdin"), none)
+	is.Equal(p.run("", "user", "add", "ann", "--admin"), none) // before it asks for a password
 	is.Equal(p.run("", "user", "list"), none)
 	is.Equal(p.run("correct horse battery", "user", "add", "ann", "--admin", "--password-stdin",
 		"--data-dir", "/var/lib/kist").code, 0)

@@ -50,6 +50,10 @@ type userAdd struct {
 }
 
 func (cmd *userAdd) Run(c *Call) error {
+	_, err := c.mayPrepare() // before anybody types a password for nothing
+	if err != nil {
+		return err
+	}
 	password, err := cmd.password(c, string(cmd.Name))
 	if err != nil {
 		return err
