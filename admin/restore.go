@@ -104,8 +104,8 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 	}
 
 	what := "Restored " + cmd.Source
-	if got.Damage != nil {
-		what += " up to " + got.Reached().UTC().Format(time.RFC3339)
+	if last := got.Reached(); !last.IsZero() {
+		what += " up to the change at " + last.UTC().Format(time.RFC3339)
 	}
 	if !at.IsZero() {
 		what += " as it was at " + at.UTC().Format(time.RFC3339)

@@ -281,6 +281,8 @@ func TestEncryptedDrill(t *testing.T) {
 			s = q.serve(args[2:]...)
 		case strings.Contains(line, "--from-words"):
 			is.Equal(q.run(words, args[1:]...).code, 0)
+		case args[1] == "restore": // it names the time that the handbook asks to compare
+			is.True(strings.Contains(q.must(args[1:]...), " up to the change at "))
 		default:
 			q.must(args[1:]...)
 		}

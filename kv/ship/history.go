@@ -542,12 +542,36 @@ func parseMark(name string) (mark, bool) {
 
 // begin returns where the history begins. What was listed before the call may lack what
 // was before that.
-func (h history) begin(ctx context.Context) (mark, error) {
-	all, err := h.marks(ctx)
-	if err != nil {
-		return mark{}, err
+func (h history) begin(ctx context.Context) (m mark, err error) {
+	for range listTries {
+		all, err := h.marks(ctx)
+		if err != nil {
+			return m, err
+		}
+		gone := false
+		m, gone, err = h.latest(ctx, all)
+		if err != nil || !gone {
+			return m, err
+		}
 	}
-	return all[len(all)-1], nil
+	return m, nil
+}
+
+// latest returns the latest of the marks that a writer has put. A remote which encrypts tells that from what
+// somebody else has put there: such a mark would hide the history. gone says that a later one was listed and is not
+// there, because a still later one has replaced it, or because somebody lists what is not there.
+func (h history) latest(ctx context.Context, all []mark) (m mark, gone bool, err error) {
+	for _, m := range slices.Backward(all[1:]) {
+		_, err := h.read(ctx, m.name(), -1)
+		if err == nil {
+			return m, gone, nil
+		}
+		if !absent(err) && !isFlaw(err) {
+			return m, false, err
+		}
+		gone = gone || absent(err)
+	}
+	return all[0], gone, nil
 }
 
 // absent reports whether the error says that there is no such object.

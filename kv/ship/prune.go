@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"slices"
 	"strings"
@@ -191,14 +192,16 @@ func (p *pruning) log(ctx context.Context) (whole bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	old := all[len(all)-1]
+	old, _, err := p.history.latest(ctx, all)
+	if err != nil {
+		return false, err
+	}
 	p.begin, whole, err = p.choose(ctx, old)
 	if err != nil {
 		return false, err
 	}
 	if old.before(p.begin) {
-		body := strings.NewReader("kist\n")
-		if err := p.o.Remote.Put(ctx, p.begin.name(), body, body.Size()); err != nil {
+		if err := p.putMark(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -223,6 +226,22 @@ func (p *pruning) log(ctx context.Context) (whole bool, err error) {
 	return whole, together(ctx, atOnce, len(names), func(ctx context.Context, i int) error {
 		return p.remove(ctx, names[i])
 	})
+}
+
+// putMark puts the mark of the beginning, in the place of one that was found damaged.
+func (p *pruning) putMark(ctx context.Context) error {
+	put := func() error {
+		body := strings.NewReader("kist\n")
+		return p.o.Remote.Put(ctx, p.begin.name(), body, body.Size())
+	}
+	err := put()
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := p.o.Remote.Delete(ctx, p.begin.name()); err != nil {
+		return err
+	}
+	return put()
 }
 
 // choose returns where the history may begin, which is old until now: with the newest snapshot that
