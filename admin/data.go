@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"github.com/alecthomas/kong"
@@ -36,7 +34,10 @@ func (c *Call) chooseData(ctx *kong.Context) {
 	if os.Getenv(envPrefix+"DATA_DIR") != "" {
 		return
 	}
-	here, service := isThere(c.DataDir), isThere(serviceDir)
+	here, err := ops.HasData(c.DataDir)
+	here = here || err != nil     // the command says why it cannot look
+	_, err = os.Lstat(serviceDir) // it may be a link whose end this user cannot see
+	service := err == nil
 	switch {
 	case here && service:
 		c.chosen = besideThat
@@ -45,12 +46,6 @@ func (c *Call) chooseData(ctx *kong.Context) {
 	default:
 		c.chosen = usual
 	}
-}
-
-// isThere reports whether there is something at the path, be it a link whose end this user cannot see.
-func isThere(path string) bool {
-	_, err := os.Lstat(path)
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // requireData fails if kist has never used the data directory.

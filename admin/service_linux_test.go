@@ -73,6 +73,8 @@ func TestCommandsReachTheService(t *testing.T) {
 	is.True(strings.Contains(p.must("user", "list"), "\nben "))
 	is.True(strings.Contains(p.must("backup", "copy"), " to copy: "))
 	is.True(!p.exists(p.data()))
+	is.NoErr(os.Mkdir(p.data(), 0o700)) // without data it is as good as none
+	is.True(strings.Contains(p.must("user", "list"), "\nben "))
 
 	// A data directory that is there counts, and the command says so where both are.
 	is.Equal(p.run("", "restore", "copy", "--data-dir", "./kist-data").code, 0)
