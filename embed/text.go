@@ -231,6 +231,7 @@ var scriptTexts = map[string][]string{
 	"activity-later":    {"activity"},
 	"admin-later":       {"admin", "backups", "instance"},
 	"backups-later":     {"backups"},
+	"cards-later":       {"people"},
 	"collections-later": {"collections"},
 	"conflict-later":    {"conflict"},
 	"keys-later":        {"keys", "setups"},

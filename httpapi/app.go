@@ -145,7 +145,7 @@ func redirectToSignIn(c *web.Request, path string) error {
 
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
-	"account", "activity", "admin", "awake", "backups", "bookmarks", "bulk", "collections", "conflict", "editor",
+	"account", "activity", "admin", "awake", "backups", "bookmarks", "bulk", "cards", "collections", "conflict", "editor",
 	"film", "forms", "help", "keys", "moving", "news", "offline", "reader", "remote", "replace", "requests",
 	"search", "security", "share", "tags", "ticks", "trash", "tus", "uploads", "versions", "viewer", "webhooks",
 	"welcome",

@@ -794,6 +794,7 @@ func components() []component {
 		{"CurrentKey", new(api.ShownCurrent), showing},
 		{"KeyCreate", confirmable{&api.KeyForm{Fresh: true}}, creating},
 		{"KeyEdit", confirmable{new(api.KeyForm)}, editing},
+		{"Person", new(api.Person), showing},
 		{"Settings", new(people.Settings), showing},
 		{"SettingsEdit", confirmable{new(people.Settings)}, editing},
 		{"Stats", new(api.Stats), showing},

@@ -61,6 +61,8 @@ func (s *Server) operations() []Route {
 		{"GET", "/api/v1/me", "readMe", web.Reads, api.ReadMe},
 		{"PATCH", "/api/v1/me", "editMe", web.Writes, api.EditMe},
 
+		{"GET", "/api/v1/people", "listPeople", web.Reads, api.ListPeople},
+
 		{"GET", "/api/v1/activity", "listActivity", web.OwnAccount, api.ListActivity},
 		{"GET", "/api/v1/admin/activity", "listAdminActivity", web.Manages, api.ListAdminActivity},
 

@@ -24,6 +24,7 @@ type MeForm struct {
 	theme             people.Theme
 	accent            people.Accent
 	seen              string
+	hidden            bool
 	password, current field.Secret
 	revoke            revoke
 }
@@ -38,6 +39,9 @@ func (f *MeForm) Fields(s *field.Set) {
 	)
 	field.MaybeChoice(s, "accent", &f.accent, people.Accents).Says(
 		"Colour of what can be pressed in the app; null is the usual one.", `"blue"`,
+	)
+	s.Bool("hidden", &f.hidden).Says(
+		"Hides the user from the other people of this server. Administrators see the account.", `false`,
 	)
 	s.Text("seenVersion", &f.seen, maxVersion, field.WriteOnly).Says(
 		"The version of the server whose changes the user was told of. The app tells of a newer one once.", `"1.2.0"`,
@@ -148,12 +152,13 @@ func editMe(c *web.Request) error {
 		}
 		before, form := *u, &MeForm{
 			name: u.DisplayName, language: u.Language, theme: u.Theme, accent: u.Accent, seen: u.SeenVersion,
+			hidden: u.Hidden,
 		}
 		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		u.DisplayName, u.Language, u.Theme, u.Accent = form.name, form.language, form.theme, form.accent
-		u.SeenVersion = form.seen
+		u.SeenVersion, u.Hidden = form.seen, form.hidden
 		if form.password.Said {
 			if u.Password != read {
 				return &record.Error{

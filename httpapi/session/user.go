@@ -31,6 +31,7 @@ func (v *ShownUser) Fields(s *field.Set) {
 	field.Choice(s, "role", &v.Role, people.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &v.Disabled).Says("Whether the account is disabled.", `false`)
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Whether the user's API keys are off.", `false`)
+	s.Bool("hidden", &v.Hidden).Says("Whether the user hides from the other people of this server.", `false`)
 	s.Bool("secondFactor", &v.step).
 		Says("Whether signing in needs more than the password: the account has one-time codes or a passkey.", `false`)
 	s.MaybeNumber("quotaBytes", &v.Quota, 0, 1<<53).

@@ -79,6 +79,7 @@ var ErrorCodes = []ErrorCode{
 	{"password_changed", []int{409}, "Another request has just changed the password."},
 	{"password_login_off", []int{403}, "Passwords do not sign in on this server."},
 	{"password_required", []int{401}, "The item or upload link needs a password."},
+	{"people_not_listed", []int{403}, "Only administrators see the people of this server."},
 	{"precondition_failed", []int{412}, "The content does not match the conditions of the request."},
 	{"proxy_user_unknown", []int{403}, "There is no account with the name that the proxy sent."},
 	{"quota_exceeded", []int{403}, "It does not fit the storage quota."},

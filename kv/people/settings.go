@@ -31,6 +31,8 @@ type Settings struct {
 
 	// SecurityContact is where weaknesses of the server are reported, a mailto or https address; "" if nowhere.
 	SecurityContact string `json:"SecurityContact,omitempty"`
+
+	PeopleUnlisted bool `json:"PeopleUnlisted,omitempty"` // only administrators see who is on the server
 }
 
 // DefaultTrashDays and maxTrashDays bound Settings.TrashDays.
@@ -109,6 +111,9 @@ func (v *Settings) Fields(s *field.Set) {
 	s.Not("stripMetadata", &v.KeepMetadata).
 		Says("Whether visitors get pictures and films without their metadata, such as where a photo was taken; "+
 			"a file's own stripMetadata can only turn this off.", `true`)
+	s.Not("listPeople", &v.PeopleUnlisted).
+		Says("Whether the people of this server see each other's names, except those who hide themselves. "+
+			"Administrators always see them.", `true`)
 	field.MaybeChoice(s, "captchaProvider", &v.Captcha, CaptchaProviders).
 		Says("Captcha for the upload requests that ask for one: pow, a proof of work that needs no other server; "+
 			"turnstile; hcaptcha; or none. Null uses --captcha, with the keys given there.", `"pow"`)

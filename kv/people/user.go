@@ -41,6 +41,8 @@ type User struct {
 
 	// SeenVersion is the version of the program whose changes the user was last told of; "" if none.
 	SeenVersion string `json:"SeenVersion,omitempty"`
+
+	Hidden bool `json:"Hidden,omitempty"` // members of the server do not find the user
 }
 
 // Language is the language that a user has chosen; "" leaves it to the browser.

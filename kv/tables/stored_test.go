@@ -32,12 +32,12 @@ var pin = flag.Bool("pin", false, "write what is missing in testdata/stored")
 var grown = map[string][]string{
 	"key":           {"key.confirmed"},
 	"login":         {"login.closed"},
-	"meta.settings": {"meta.settings.trash", "meta.settings.metadata", "meta.settings.contact"},
+	"meta.settings": {"meta.settings.trash", "meta.settings.metadata", "meta.settings.contact", "meta.settings.people"},
 	"notice":        {"notice.collection", "notice.signin", "notice.used"},
 	"page":          {"page.signin"},
 	"trash":         {"trash.version", "trash.signin"},
 	"upload":        {"upload.moved"},
-	"user":          {"user.language", "user.theme", "user.seen"},
+	"user":          {"user.language", "user.theme", "user.seen", "user.hidden"},
 	"version":       {"version.ticker"},
 	"webhook":       {"webhook.held"},
 }

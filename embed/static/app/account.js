@@ -1,13 +1,11 @@
-// The page of the account: profile, storage, this device, and the browsers that are signed in. It owns the rows of
-// sessions and signing out. It fills view.out and stops with view.signal. The router calls the page; keys.js and
-// security.js show its list of sessions.
+// The page of the account: profile, storage and the browsers that are signed in. It owns the rows of sessions and the
+// sign-out. It fills view.out and stops with view.signal. The router calls the page; keys.js and security.js show its
+// list of sessions.
 import { add, addActions, button, bytes, deviceName, h, icon, itemOf, meter, t, tn, toast, when } from './dom.js';
 import { openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import {
-  api, base, canOffline, heading, load, loadModule, me, setMe, showProblem, subheading, wantsOffline,
-} from './session.js';
+import { api, base, heading, load, loadModule, me, setMe, showProblem, subheading } from './session.js';
 
 function storageCard() {
   const quota = me.quotaEffectiveBytes;
@@ -75,16 +73,6 @@ export function sessionList(sessions) {
   ];
 }
 
-// deviceCard has the choices for this browser.
-function deviceCard() {
-  if (!canOffline) return null;
-  const box = h('input', { type: 'checkbox', role: 'switch', checked: wantsOffline() });
-  box.onchange = () => loadModule('offline').then((m) => m.choose(box.checked)).catch(showProblem);
-  return h('section.card', { 'aria-label': t('offline.device') }, h('h2', {}, t('offline.device')),
-    h('label.check', {}, box, h('span', {}, t('offline.use'))),
-    h('p.hint', {}, t('offline.hint')));
-}
-
 // activityOf shows what happened in the account once the user asks for it.
 function activityOf(v) {
   const box = h('details.activity', {}, h('summary', {}, h('h2', {}, t('account.activity'))));
@@ -125,10 +113,12 @@ function signOutForm() {
 export default async function page(v) {
   const sessions = await load('me/sessions', 'me/sessions?limit=500', v.signal);
   const name = me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username;
+  const cards = h('div.cards', {}, storageCard(), profileForm());
+  loadModule('cards').then((m) => add(cards, m.cards()), showProblem);
   add(v.out,
     heading(t('account.title'), h('small.soft', {}, name),
       h('a.button', { href: `${base}/account/security` }, t('account.security')), signOutForm()),
-    h('div.cards', {}, storageCard(), profileForm(), deviceCard()),
+    cards,
     sessions && sessionList(sessions.data),
     activityOf(v));
   return t('account.title');

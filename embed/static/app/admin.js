@@ -209,6 +209,10 @@ function settingsCards(s) {
       { name: 'stripMetadata', label: t('admin.stripMetadata'), type: 'check', hint: t('admin.stripMetadataHint') },
     ], s, t('common.save'), saveSettings),
 
+    settingsForm(t('admin.people'), [
+      { name: 'listPeople', label: t('admin.listPeople'), type: 'check', hint: t('admin.listPeopleHint') },
+    ], s, t('common.save'), saveSettings),
+
     settingsForm(t('admin.trash'), [
       {
         name: 'trashDays', label: t('admin.trashDays'), type: 'number', min: 0, max: 3650, required: true,

@@ -1,5 +1,5 @@
 // The tasks of a note can be ticked in the reader. A tick shows at once, and is sent after the ones before it. Without
-// the server it waits on this device. It owns the boxes of an open reader and uses nothing of view. The reader calls it.
+// the server it waits on this device. It owns the boxes of a reader and uses nothing of view. The reader calls it.
 import { all, find, h, t, toast } from './dom.js';
 import { apiPathOf } from './kinds.js';
 import { updateRows } from './list.js';
