@@ -7,7 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -30,19 +30,21 @@ func (p *place) sheetOf(file string) string {
 	p.t.Helper()
 	text := p.must("store", "key", file)
 	words := regexp.MustCompile(`(?m)^( ?\d+\. [a-z]+ *)+$`).FindAllString(text, -1)
-	// They are printed in columns: the numbers say the order.
-	var all [26]string
-	for _, m := range regexp.MustCompile(`(\d+)\. ([a-z]+)`).FindAllStringSubmatch(strings.Join(words, "\n"), -1) {
-		var n int
-		if err := json.Unmarshal([]byte(m[1]), &n); err != nil || n < 1 || n > len(all) {
+	var all []string
+	for i, m := range regexp.MustCompile(`(\d+)\. ([a-z]+)`).FindAllStringSubmatch(strings.Join(words, "\n"), -1) {
+		if m[1] != fmt.Sprint(i+1) { // they are read in rows
 			p.t.Fatal(text)
 		}
-		all[n-1] = m[2]
+		all = append(all, m[2])
 	}
-	if slices.Contains(all[:], "") {
+	if len(all) != 26 {
 		p.t.Fatal(text)
 	}
-	return strings.Join(all[:], "\n")
+	pasted := p.run(strings.Join(words, "\n"), "store", "key", file+".pasted", "--from-words")
+	if pasted.code != 0 {
+		p.t.Fatal(pasted.err)
+	}
+	return strings.Join(all, "\n")
 }
 
 // The key file and its sheet.

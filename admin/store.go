@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -123,14 +124,15 @@ func sheet(file string, secret sealed.Secret, key *sealed.Key) string {
 	fmt.Fprintf(&b, "Made the key file %s. Its key is %s.\n\n", file, key.ID())
 	b.WriteString("Recovery sheet. It is shown only now: print it or write it down, and keep it in another house.\n" +
 		"Everybody who has it can read everything. Without it and without the file nobody can.\n\n")
-	words := secret.Words()
+	words, at := secret.Words(), 1
 	const columns = 4
-	rows := (len(words) + columns - 1) / columns
-	for row := range rows {
-		for i := row; i < len(words); i += rows {
-			fmt.Fprintf(&b, "%2d. %-10s", i+1, words[i])
+	for row := range slices.Chunk(words, columns) {
+		line := ""
+		for _, word := range row {
+			line += fmt.Sprintf("%2d. %-10s", at, word)
+			at++
 		}
-		b.WriteByte('\n')
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	b.WriteByte('\n')
 	code, err := qr.Encode(secret.Text(), qr.M)

@@ -5,8 +5,10 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // wordList is the English list of BIP-39: 2048 words, in order, whose first four letters differ.
@@ -69,15 +71,16 @@ func fromNumbers(numbers []int) (s Secret, ok bool) {
 	return s, check == s.checksum()
 }
 
-// FromWords returns the secret of a recovery sheet, or of the line that is in its QR code. Case, spaces, numbers
-// and line breaks do not matter, and the first four letters of a word are enough. The error says what is wrong.
+// FromWords returns the secret of a recovery sheet, or of the line that is in its QR code. Case, white
+// space and signs do not matter, and the first four letters of a word are enough. If each word has its number, the
+// numbers give the order. The error says what is wrong.
 func FromWords(text string) (Secret, error) {
 	if at := strings.Index(text, secretMark); at >= 0 {
 		line, _, _ := strings.Cut(text[at:], "\n")
 		return ParseSecret(line)
 	}
 
-	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) })
+	words := wordsOf(text)
 	list := strings.Fields(wordList)
 	var numbers []int
 	for i, word := range words {
@@ -101,6 +104,40 @@ func FromWords(text string) (Secret, error) {
 		return s, nil
 	}
 	return Secret{}, wrong(list, numbers)
+}
+
+// wordsOf returns the words of a text in their order: that of their numbers if these are 1 to Words, and else that of
+// the text. A sheet may have been written down in columns.
+func wordsOf(text string) []string {
+	isLetter := func(r rune) bool { return unicode.IsLetter(r) }
+	var words []string
+	numbered := map[int]string{}
+	number := 0
+	for rest := strings.ToLower(text); rest != ""; {
+		digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+		letters := rest[:len(rest)-len(strings.TrimLeftFunc(rest, isLetter))]
+		switch {
+		case digits != "":
+			number, _ = strconv.Atoi(digits) // one that is too large is no number of a word
+			rest = rest[len(digits):]
+		case letters != "":
+			words, numbered[number], number = append(words, letters), letters, 0
+			rest = rest[len(letters):]
+		default:
+			_, size := utf8.DecodeRuneInString(rest)
+			rest = rest[size:]
+		}
+	}
+
+	inOrder := make([]string, 0, Words)
+	for n := range Words {
+		word, has := numbered[n+1]
+		if !has || len(words) != Words {
+			return words
+		}
+		inOrder = append(inOrder, word)
+	}
+	return inOrder
 }
 
 const maxShown = 40 // bytes of a word

@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"hash/crc32"
 	"slices"
 	"strings"
@@ -72,6 +73,10 @@ func TestFromWords(t *testing.T) {
 		{"numbered", numbered, ""},
 		{"upper case", strings.ToUpper(strings.Join(words, "\r\n")), ""},
 		{"four letters", short, ""},
+		{"in rows with numbers", numberedIn(words, 1, 4), ""},
+		{"in columns with numbers", numberedIn(words, 7, 4), ""},
+		{"tabs and odd spaces", strings.Join(words, "\t\u00a0\u3000"), ""},
+		{"as a list in Markdown", "- [ ] **1)** " + strings.Join(words, "\n- [ ] "), ""},
 		{"commas", strings.Join(words, ", "), ""},
 		{"the line of the QR code", "\n" + s.Text() + "\n", ""},
 		{"nothing", "", "has 26 words, and these are 0"},
@@ -118,4 +123,23 @@ func FuzzFromWords(f *testing.F) {
 			t.Fatal(again, got, err)
 		}
 	})
+}
+
+// numberedIn writes words with their numbers in rows. Between neighbours in a row there are step words.
+func numberedIn(words []string, step, columns int) string {
+	var b strings.Builder
+	rows := (len(words) + columns - 1) / columns
+	for row := range rows {
+		for column := range columns {
+			i := row*columns + column
+			if step > 1 {
+				i = row + column*step
+			}
+			if i < len(words) {
+				fmt.Fprintf(&b, "%2d. %-10s", i+1, words[i])
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }
