@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,14 +16,22 @@ import (
 
 // kept are backups by schedule of a test.
 type kept struct {
+	mu     sync.Mutex
 	status datadir.BackupStatus
 	all    []datadir.Backup
 }
 
-func (k *kept) Status() *datadir.BackupStatus { st := k.status; return &st }
-func (k *kept) List() []datadir.Backup        { return k.all }
+func (k *kept) Status() *datadir.BackupStatus {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	st := k.status
+	return &st
+}
+func (k *kept) List() []datadir.Backup { return k.all }
 
 func (k *kept) Begin() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.status.Running {
 		return false
 	}

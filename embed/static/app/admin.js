@@ -1,6 +1,6 @@
 // The admin page: the health of the server, its settings, and the accounts. It owns the cards and the rows of users. It
 // fills view.out and stops with view.signal. The router calls the page.
-import { backupCard, backupList } from './backups.js';
+import { backupSection } from './backups.js';
 import {
   add, addActions, ago, button, bytes, emptyState, h, icon, iconButton, itemOf, locale, meter, newID, t, tn, toast,
   when,
@@ -321,12 +321,11 @@ export default async function page(v) {
     h('div.cards', {},
       journalCard(health?.data.journal),
       damagedCard(health?.data.files),
-      health && backupCard(health.data),
       health && healthCard(health.data, stats?.data.index),
       storageCard(stats?.data, users.data),
       keysCard(settings.data.apiTokensDisabled),
       settingsCards(settings.data)),
-    backupList(health?.data.backup, backups?.data ?? []),
+    health && backupSection(health.data, backups?.data ?? [], v.signal),
     h('div.head', {},
       h('h2', {}, t('admin.users')),
       h('small.soft', {}, t('admin.accounts', { n: users.total })),

@@ -1,11 +1,12 @@
-// The backups that the server makes by schedule: their part of the admin page, and the note on the home page if they
-// fail. It owns both. admin.js calls backupCard and backupList; app.js calls begin if the page says that a backup has
-// failed. Of view it uses name.
+// The backups that the server makes by schedule: their section of the admin page, and the note on the home page if they
+// fail. It owns both. admin.js calls backupSection; app.js calls begin if the page says that a backup has failed. Of
+// view it uses name.
 import {
-  addActions, bytes, copyText, find, h, icon, iconButton, itemOf, locale, t, tn, toast, when,
+  addActions, button, bytes, copyText, find, h, icon, itemOf, locale, t, tn, toast, when,
 } from './dom.js';
 import { openForm } from './forms.js';
-import { base, downloadLink, view } from './session.js';
+import { rerender } from './router.js';
+import { api, base, downloadLink, showProblem, view } from './session.js';
 
 const exact = (time) => new Date(time).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' });
 
@@ -30,18 +31,21 @@ function schedule(s) {
   ];
 }
 
-// backupCard is about the last backup and the next one. health is what the server says of itself.
-export function backupCard({ lastBackupAt, backup }) {
+// card is about the last backup and the next one. health is what the server says of itself.
+function card({ lastBackupAt, backup }) {
   return h('div.card', { id: 'backup' },
-    h('h2', {}, t('backups.last')),
+    h('p.soft', {}, t('backups.last')),
     h('p.figure', {}, lastBackupAt ? when(lastBackupAt) : t('backups.never')),
     schedule(backup),
-    h('p.soft', {}, tn('backups.hint', { command: h('code', {}, 'kist restore') })),
-    h('p.soft', {}, tn('backups.other', { command: h('code', {}, 'kist verify') })),
-    h('div.row', {}, downloadLink('admin/backup', t('backups.download'))));
+    h('div.row', {},
+      backup && button('backup-now', t('backups.now'), { class: 'main', disabled: backup.running }),
+      downloadLink('admin/backup', t('backups.download'))),
+    h('p.soft', {}, tn('backups.hint', { command: h('code', {}, 'kist restore') }), ' ',
+      tn('backups.other', { command: h('code', {}, 'kist verify') })));
 }
 
 function backupRow(b) {
+  const label = t('backups.restoreOne', { when: exact(b.at) });
   const row = h('li.item.plain', {},
     h('span.pic', {}, icon(b.ok ? 'check' : 'close')),
     h('div.what', {},
@@ -51,20 +55,46 @@ function backupRow(b) {
         b.size > 0 && h('span', {}, bytes(b.size)),
         b.checkedAt && h('span', {}, tn('backups.checked', { when: when(b.checkedAt) })),
         b.error && h('span', {}, b.error))),
-    h('div.acts', {}, iconButton('backup-restore', 'history', t('backups.restoreOne', { when: exact(b.at) }))));
+    h('div.acts', {}, button('backup-restore', t('backups.restore'), { 'aria-label': label })));
   row.backup = b;
   return row;
 }
 
-// backupList lists the backups by schedule. Without a schedule it is nothing.
-export function backupList(scheduled, all) {
-  if (!scheduled) return null;
+// backupSection is everything about backups: how they are doing, what can be asked for, and the list of those by
+// schedule. While one is being made, it looks until signal ends whether it is done.
+export function backupSection(health, all, signal) {
+  const scheduled = health.backup;
+  if (scheduled?.running) look(signal);
   return [
     h('div.head', {},
       h('h2', {}, t('backups.title')),
-      h('small.soft', {}, t('backups.count', { n: all.length }))),
-    h('ul.list', { id: 'backups', 'aria-label': t('backups.title') }, all.map(backupRow)),
+      scheduled && h('small.soft', {}, t('backups.count', { n: all.length }))),
+    card(health),
+    all.length > 0 && h('ul.list', { id: 'backups', 'aria-label': t('backups.title') }, all.map(backupRow)),
   ];
+}
+
+async function backUpNow(el) {
+  el.disabled = true;
+  try {
+    await api('POST', 'admin/backups');
+    toast(t('backups.begun'));
+  } catch (e) { showProblem(e); }
+  rerender();
+}
+
+// pause is how long to wait before looking whether a backup is done.
+const pause = 2000;
+
+function look(signal) {
+  setTimeout(async () => {
+    if (signal.aborted) return;
+    try {
+      const { backup } = (await api('GET', 'admin/health', undefined, { signal })).data;
+      if (backup?.running) return void look(signal);
+    } catch { return; }
+    rerender();
+  }, pause);
 }
 
 // quoted is a path as a shell takes it.
@@ -93,4 +123,4 @@ export function begin() {
   say();
 }
 
-addActions({ 'backup-restore': (el) => restore(itemOf(el).backup) });
+addActions({ 'backup-restore': (el) => restore(itemOf(el).backup), 'backup-now': backUpNow });
