@@ -104,3 +104,8 @@ const (
 )
 
 var TextOf = textOf
+
+// Changed returns the latest change of the format, if one is known.
+func (tx *Tx) Changed() (c FormatChange, known bool) {
+	return parseChange(tx.Get(workcopy.MetaBucket, metaFormer))
+}

@@ -27,11 +27,6 @@ func (tx *Tx) noteFormer(from uint32, seq uint64) error {
 	return tx.Put(workcopy.MetaBucket, metaFormer, v)
 }
 
-// Changed returns the latest change of the format, if one is known.
-func (tx *Tx) Changed() (c FormatChange, known bool) {
-	return parseChange(tx.Get(workcopy.MetaBucket, metaFormer))
-}
-
 // FormatOf reads a journal to its end and returns the format of its data, and the latest change of
 // that, if one is known.
 func FormatOf(j *journal.Journal) (format uint32, c FormatChange, known bool, err error) {
