@@ -43,6 +43,19 @@ func (g *gate) pass(ctx context.Context) error {
 	return err
 }
 
+// taken returns the error of a put. If another server was faster with a slot, or with meta, it may use another key, or
+// none: both have found nothing when they looked.
+func (g *gate) taken(ctx context.Context, name string, err error) error {
+	if !errors.Is(err, fs.ErrExist) || name != metaName && !strings.HasPrefix(name, logPrefix) {
+		return err
+	}
+	unfit := (*blobs.Unfit)(nil)
+	if errors.As(g.check(ctx), &unfit) {
+		return unfit
+	}
+	return err
+}
+
 // Sentences about a store that does not fit the key. They say what to do.
 const (
 	isSealed = "what is in the object store at this prefix is encrypted; " +
@@ -249,16 +262,7 @@ func (r *plain) Put(ctx context.Context, name string, body io.ReaderAt, size int
 	if err := r.pass(ctx); err != nil {
 		return err
 	}
-	err := r.to.Put(ctx, name, body, size)
-	if !errors.Is(err, fs.ErrExist) || !strings.HasPrefix(name, logPrefix) {
-		return err
-	}
-	// Another server's slot, or a Tombstone.
-	unfit := (*blobs.Unfit)(nil)
-	if errors.As(r.check(ctx), &unfit) {
-		return unfit
-	}
-	return err
+	return r.taken(ctx, name, r.to.Put(ctx, name, body, size)) // it may be a Tombstone
 }
 
 // Get is described at blobs.Remote.

@@ -126,7 +126,7 @@ func (r *Remote) Put(ctx context.Context, name string, body io.ReaderAt, size in
 	if size > blobs.MaxExact {
 		r.note(pending{name, body, size, salt}, err != nil && !errors.Is(err, fs.ErrExist))
 	}
-	return err
+	return r.taken(ctx, name, err)
 }
 
 // saltFor returns the salt of an object. It is random, but for a content, and for a put that is made again.

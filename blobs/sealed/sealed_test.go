@@ -582,6 +582,50 @@ func TestStoreFitsTheKey(t *testing.T) {
 	}
 }
 
+// Of two servers that find nothing and begin at the same time with other keys, or none, one is stopped, and says why.
+func TestTwoBeginWithOtherKeys(t *testing.T) {
+	t.Parallel()
+	const slot = "log/0000000000000001"
+	key := func(seed byte) func(*memory) blobs.Remote {
+		return func(m *memory) blobs.Remote { r, _ := New(testKey(t, seed), m); return r }
+	}
+	none := func(m *memory) blobs.Remote { r, _ := Plain(m); return r }
+	for _, c := range []struct {
+		name          string
+		first, second func(*memory) blobs.Remote
+		says          string
+	}{
+		{"two keys", key(1), key(2), "name the right key file"},
+		{"a key and none", key(1), none, "add --store-key-file"},
+		{"none and a key", none, key(1), "not encrypted"},
+		{"the same key", key(1), key(1), ""},
+		{"no key", none, none, ""},
+	} {
+		for _, name := range []string{metaName, slot} {
+			is := is.New(t)
+			m := newMemory()
+			first, second := c.first(m), c.second(m)
+			for _, r := range []blobs.Remote{first, second} {
+				_, err := r.Head(t.Context(), metaName)
+				is.True(errors.Is(err, fs.ErrNotExist))
+			}
+			put(t, first, metaName, []byte("meta"))
+			put(t, first, slot, []byte("slot"))
+			before := maps.Clone(m.objects)
+			err := second.Put(t.Context(), metaName, strings.NewReader("other"), 5)
+			if name == slot && (c.says == "" || c.name == "two keys") {
+				err = second.Put(t.Context(), slot, strings.NewReader("other"), 5)
+			}
+			if c.says == "" {
+				is.True(errors.Is(err, fs.ErrExist))
+			} else if !errors.As(err, new(*blobs.Unfit)) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			is.Equal(m.objects, before)
+		}
+	}
+}
+
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	k := testKey(t, 1)
