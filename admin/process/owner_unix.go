@@ -15,9 +15,9 @@ import (
 const clockStep = 2 * time.Second
 
 // GiveBack gives what root has made in a folder since the time to the user whose folder it is, so that the server, which
-// runs as that user, can read and replace it. Whoever may write to the folder cannot have anything outside of it given
-// away: no link is followed, and no file that has a second name is touched. It does nothing for other users than root,
-// and nothing in a folder of root.
+// runs as that user, can read and replace it. That user cannot have anything outside of the folder given away: no link
+// is followed, and no file that has a second name is touched. It does nothing for other users than root, and nothing in
+// a folder of root.
 func GiveBack(dir string, since time.Time) error {
 	if os.Geteuid() != 0 {
 		return nil
