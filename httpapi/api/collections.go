@@ -50,21 +50,21 @@ func listCollectionItems(c *web.Request) error {
 			if err != nil {
 				return err
 			}
-			all, err := catalog.MembersOf(tx, r)
+			all, err := catalog.ItemsOf(tx, r)
 			if err != nil {
 				return err
 			}
 			at := min(p.Offset, len(all.All))
 			if len(after) > 0 {
 				last := record.ID(after)
-				at = slices.IndexFunc(all.All, func(m catalog.Member) bool { return m.ID == last }) + 1
+				at = slices.IndexFunc(all.All, func(m catalog.Item) bool { return m.ID == last }) + 1
 				if at == 0 {
 					at = min(int(binary.BigEndian.Uint32(after[len(last):])), len(all.All))
 				}
 			}
 			dst = append(dst, `{"data":[`...)
 			first, n := len(dst), 0
-			var out []catalog.Member
+			var out []catalog.Item
 			for _, m := range all.All[at:] {
 				if n == p.Limit {
 					break
@@ -94,7 +94,7 @@ func listCollectionItems(c *web.Request) error {
 				}
 			}
 			dst = append(dst, `],"leftOut":`...)
-			dst = field.AppendList(dst, out, func(dst []byte, m catalog.Member) []byte {
+			dst = field.AppendList(dst, out, func(dst []byte, m catalog.Item) []byte {
 				return field.AppendJSON(dst, &LeftOut{m.ID, m.LeftOut})
 			})
 			next := ""

@@ -37,7 +37,7 @@ func (u *Uploader) Filled(text string, answer []byte) string {
 			if !closed || !json {
 				u.app.Fatalf("%q is no call", text)
 			}
-			out.WriteString(memberOf(u.app, answer, name))
+			out.WriteString(pickOf(u.app, answer, name))
 			i = len(text) - len(rest) - 1
 		default:
 			out.WriteByte(text[i])
@@ -46,7 +46,7 @@ func (u *Uploader) Filled(text string, answer []byte) string {
 	return out.String()
 }
 
-func memberOf(a *App, body []byte, name string) string {
+func pickOf(a *App, body []byte, name string) string {
 	a.Helper()
 	var v map[string]any
 	a.NoErr(json.Unmarshal(body, &v))

@@ -66,7 +66,7 @@ func viewCollectionItem(c *web.Request) error {
 			return nil, err
 		}
 		seen := all.Visible
-		at := slices.IndexFunc(seen, func(m catalog.Member) bool { return m.ID == item.ID })
+		at := slices.IndexFunc(seen, func(m catalog.Item) bool { return m.ID == item.ID })
 		address := func(i int) string {
 			if i < 0 || i >= len(seen) {
 				return ""
@@ -107,13 +107,13 @@ func readCollectionThumbnail(c *web.Request) error {
 }
 
 // readCollection reads a collection's own fields and its items.
-func readCollection(c *web.Request, r *record.Record) (*record.Collection, *catalog.Members, error) {
+func readCollection(c *web.Request, r *record.Record) (*record.Collection, *catalog.Items, error) {
 	body, err := r.Decode()
 	if err != nil {
 		return nil, nil, err
 	}
-	var all *catalog.Members
-	err = c.Site.Store.View(func(tx *kv.Tx) error { all, err = catalog.MembersOf(tx, r); return err })
+	var all *catalog.Items
+	err = c.Site.Store.View(func(tx *kv.Tx) error { all, err = catalog.ItemsOf(tx, r); return err })
 	return body.(*record.Collection), all, err // the kind says so
 }
 
@@ -211,7 +211,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 }
 
 // coverOf is the item whose picture stands for the collection, if visitors see it, or else the first picture.
-func coverOf(b *record.Collection, seen []catalog.Member) (id record.ID) {
+func coverOf(b *record.Collection, seen []catalog.Item) (id record.ID) {
 	for _, m := range seen {
 		if m.Class == record.Image && (id == uuid.Nil || m.ID == b.Cover) {
 			id = m.ID
@@ -232,7 +232,7 @@ func reason(l embed.Lang, why record.Exclusion) string {
 }
 
 // headOf reads the head of an item, for lists.
-func headOf(tx *kv.Tx, r *record.Record, m catalog.Member) (record.Body, error) {
+func headOf(tx *kv.Tx, r *record.Record, m catalog.Item) (record.Body, error) {
 	item, err := catalog.Borrow(tx, r.Owner, m.Kind, m.ID.String())
 	if err != nil {
 		return nil, err

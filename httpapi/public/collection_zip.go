@@ -52,7 +52,7 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 		for id := range strings.SplitSeq(named, ",") {
 			wanted[id] = true
 		}
-		chosen = slices.DeleteFunc(slices.Clone(chosen), func(m catalog.Member) bool { return !wanted[m.ID.String()] })
+		chosen = slices.DeleteFunc(slices.Clone(chosen), func(m catalog.Item) bool { return !wanted[m.ID.String()] })
 	}
 	if len(chosen) == 0 {
 		return record.ErrMissing
@@ -92,7 +92,7 @@ const (
 
 // layout makes the entries of the zip of the items. It waits for one of the two turns of Zips.Layout, or fails with Busy
 // if too many wait, and reads only what is not cached. While the zip is sent, one text at a time is in memory.
-func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (*zipping, error) {
+func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Item) (*zipping, error) {
 	done, err := c.Site.Zips.Layout(c.R.Context(), limit.Network(c.Addr))
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ type line struct {
 }
 
 // add makes the entries of some items.
-func (z *zipping) add(r *record.Record, some []catalog.Member) error {
+func (z *zipping) add(r *record.Record, some []catalog.Item) error {
 	var items []*record.Record // without their bodies
 	files := map[record.ID]*record.File{}
 	if err := z.c.Site.Store.View(func(tx *kv.Tx) error {

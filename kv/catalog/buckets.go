@@ -19,8 +19,8 @@ var (
 	spentBucket        = table.Bucket{No: 25, Name: "spent"}
 	pageBucket         = table.Bucket{No: 50, Name: "page"}
 	pageDue            = table.Bucket{No: 51, Name: "page.due"}
-	memberBucket       = table.Bucket{No: 60, Name: "member"}
-	memberOrder        = table.Bucket{No: 61, Name: "member.order"}
+	pickBucket         = table.Bucket{No: 60, Name: "member"}
+	pickOrder          = table.Bucket{No: 61, Name: "member.order"}
 	crcBucket          = table.Bucket{No: 70, Name: "crc"}
 	trashLine          = table.Bucket{No: 57, Name: "trash.line"}
 	trashBlob          = table.Bucket{No: 59, Name: "trash.blob"}

@@ -33,14 +33,14 @@ const (
 	rankGap   = 1 << 32
 )
 
-// memberBytes is how many bytes of text a member counts for in the quota: its row and its
+// pickBytes is how many bytes of text a pick counts for in the quota: its row and its
 // entry in the order.
-const memberBytes = 128
+const pickBytes = 128
 
-// MemberRows is the table of the items in collections that were picked. Its rows stay
+// PickRows is the table of the items in collections that were picked. Its rows stay
 // while the item or the collection is elsewhere, and go when either is removed for good.
-var MemberRows = &table.Table[PickedItem]{
-	Rows: memberBucket,
+var PickRows = &table.Table[PickedItem]{
+	Rows: pickBucket,
 	Key:  func(m *PickedItem) []byte { return slices.Concat(m.Owner[:], m.Item[:], m.Collection[:]) },
 	Encode: func(m *PickedItem) ([]byte, error) {
 		return append(binary.BigEndian.AppendUint64(nil, m.Rank), m.Kind.Code), nil
@@ -54,73 +54,73 @@ var MemberRows = &table.Table[PickedItem]{
 			record.KindOf(row[8]), binary.BigEndian.Uint64(row),
 		}, nil
 	},
-	Indexes: []table.Index[PickedItem]{{Bucket: memberOrder, Keys: func(m *PickedItem, file func([]byte)) {
+	Indexes: []table.Index[PickedItem]{{Bucket: pickOrder, Keys: func(m *PickedItem, file func([]byte)) {
 		file(append(binary.BigEndian.AppendUint64(slices.Concat(m.Owner[:], m.Collection[:]), m.Rank), m.Item[:]...))
 	}}},
-	Bytes: func(m *PickedItem, _ int) (table.Bucket, []byte, int) { return kv.TextSum(m.Owner, memberBytes) },
+	Bytes: func(m *PickedItem, _ int) (table.Bucket, []byte, int) { return kv.TextSum(m.Owner, pickBytes) },
 }
 
-// MemberTable keeps the items in collections.
-var MemberTable = kv.Table{
-	Watched: []table.Bucket{kv.RecordBucket, memberBucket},
-	Changed: membersCache.Renew,
-	Buckets: []table.Bucket{memberBucket, memberOrder},
-	Check: kv.CheckRows(MemberRows, func(a *kv.Audit, m *PickedItem) {
+// PickTable keeps the items in collections.
+var PickTable = kv.Table{
+	Watched: []table.Bucket{kv.RecordBucket, pickBucket},
+	Changed: itemsCache.Renew,
+	Buckets: []table.Bucket{pickBucket, pickOrder},
+	Check: kv.CheckRows(PickRows, func(a *kv.Audit, m *PickedItem) {
 		a.Refers(people.UserBucket, m.Owner[:], "collected item", m.Item)
 	}),
-	Refill: kv.RefillRows(MemberRows, kv.Mending[PickedItem]{
+	Refill: kv.RefillRows(PickRows, kv.Mending[PickedItem]{
 		Mend: func(r *kv.Refill, m *PickedItem) error { return people.StandIn(r, m.Owner) },
 	}),
-	Drop: kv.DropRows(MemberRows),
+	Drop: kv.DropRows(PickRows),
 	Text: func(tx *kv.Tx, add func(record.ID, int64)) {
-		for k := range tx.Walk(memberBucket, nil, nil, false) {
-			add(record.ID(k[:16]), memberBytes)
+		for k := range tx.Walk(pickBucket, nil, nil, false) {
+			add(record.ID(k[:16]), pickBytes)
 		}
 	},
 }
 
 // place is where a row of the order says that an item is.
-type memberPlace struct {
+type pickPlace struct {
 	rank uint64
 	item record.ID
 }
 
 // order yields the places in a collection, from after on.
-func order(tx *kv.Tx, r *record.Record, after []byte, down bool) func(func(memberPlace) bool) {
-	return func(yield func(memberPlace) bool) {
-		for k := range tx.Walk(memberOrder, kv.OwnedKey(r.Owner, r.ID[:]...), after, down) {
-			if !yield(memberPlace{binary.BigEndian.Uint64(k[32:]), record.ID(k[40:])}) {
+func order(tx *kv.Tx, r *record.Record, after []byte, down bool) func(func(pickPlace) bool) {
+	return func(yield func(pickPlace) bool) {
+		for k := range tx.Walk(pickOrder, kv.OwnedKey(r.Owner, r.ID[:]...), after, down) {
+			if !yield(pickPlace{binary.BigEndian.Uint64(k[32:]), record.ID(k[40:])}) {
 				return
 			}
 		}
 	}
 }
 
-func memberKey(r *record.Record, item record.ID) []byte {
+func pickKey(r *record.Record, item record.ID) []byte {
 	return slices.Concat(r.Owner[:], item[:], r.ID[:])
 }
 
-// memberOf reads the row of an item in a collection; Missing if it was not picked.
-func memberOf(tx *kv.Tx, r *record.Record, item record.ID) (*PickedItem, error) {
-	m, err := MemberRows.Get(tx.Tx, memberKey(r, item))
+// pickOf reads the row of an item in a collection; Missing if it was not picked.
+func pickOf(tx *kv.Tx, r *record.Record, item record.ID) (*PickedItem, error) {
+	m, err := PickRows.Get(tx.Tx, pickKey(r, item))
 	return m, kv.UserError(err, "item")
 }
 
-// dropMembers deletes the rows of a record that is removed for good: those of its items,
+// dropPicks deletes the rows of a record that is removed for good: those of its items,
 // or those of the collections that it is in.
-func dropMembers(tx *kv.Tx, r *record.Record) error {
+func dropPicks(tx *kv.Tx, r *record.Record) error {
 	var keys [][]byte
 	if r.Kind == record.Collections {
 		for at := range order(tx, r, nil, false) {
-			keys = append(keys, memberKey(r, at.item))
+			keys = append(keys, pickKey(r, at.item))
 		}
 	} else {
-		for k := range tx.Walk(memberBucket, kv.OwnedKey(r.Owner, r.ID[:]...), nil, false) {
+		for k := range tx.Walk(pickBucket, kv.OwnedKey(r.Owner, r.ID[:]...), nil, false) {
 			keys = append(keys, bytes.Clone(k))
 		}
 	}
 	for _, k := range keys {
-		if _, err := MemberRows.Delete(tx.Tx, k); err != nil {
+		if _, err := PickRows.Delete(tx.Tx, k); err != nil {
 			return err
 		}
 	}
@@ -153,7 +153,7 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 	k := record.Files
 	for _, text := range ids {
 		id := uuid.MustParse(text)
-		_, err := memberOf(tx, r, id)
+		_, err := pickOf(tx, r, id)
 		if err == nil {
 			continue
 		}
@@ -173,7 +173,7 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 				record.MaxPicked)
 			return &record.Error{Fault: record.Denied, Code: "too_many_items", Text: text}
 		}
-		if err := MemberRows.Put(tx.Tx, &PickedItem{r.Owner, id, r.ID, k, rank}); err != nil {
+		if err := PickRows.Put(tx.Tx, &PickedItem{r.Owner, id, r.ID, k, rank}); err != nil {
 			return err
 		}
 		rank += rankGap
@@ -204,7 +204,7 @@ func setSource(tx *kv.Tx, r *record.Record, f *record.Form) error {
 	}
 	r.SetBody(b)
 	if b.Live() || f.Source.Items != nil {
-		if err := dropMembers(tx, r); err != nil {
+		if err := dropPicks(tx, r); err != nil {
 			return err
 		}
 	}
@@ -215,7 +215,7 @@ func setSource(tx *kv.Tx, r *record.Record, f *record.Form) error {
 // in the same transaction. It fails as Save does.
 func Pick(tx *kv.Tx, r *record.Record, add, remove []string) error {
 	for _, text := range remove {
-		_, err := MemberRows.Delete(tx.Tx, memberKey(r, uuid.MustParse(text)))
+		_, err := PickRows.Delete(tx.Tx, pickKey(r, uuid.MustParse(text)))
 		if err != nil && !errors.Is(err, table.ErrMissing) {
 			return err
 		}
@@ -236,7 +236,7 @@ func Pick(tx *kv.Tx, r *record.Record, add, remove []string) error {
 
 // Move puts an item of a collection before another one, or at the end if before is zero.
 func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
-	m, err := memberOf(tx, r, item)
+	m, err := pickOf(tx, r, item)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
 			break
 		}
 	} else {
-		next, err := memberOf(tx, r, before)
+		next, err := pickOf(tx, r, before)
 		if kv.Missing(err) {
 			return record.Bad(map[string]string{"before": "names an item that is not in the collection"})
 		}
@@ -262,7 +262,7 @@ func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
 			if err := spaceOut(tx, r); err != nil {
 				return err
 			}
-			next, err = memberOf(tx, r, before)
+			next, err = pickOf(tx, r, before)
 			if err != nil {
 				return err
 			}
@@ -270,7 +270,7 @@ func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
 		}
 	}
 	m.Rank = to
-	if err := MemberRows.Put(tx.Tx, m); err != nil {
+	if err := PickRows.Put(tx.Tx, m); err != nil {
 		return err
 	}
 	return touch(tx, r)
@@ -293,12 +293,12 @@ func between(tx *kv.Tx, r *record.Record, next *PickedItem) uint64 {
 // spaceOut gives the items of a collection ranks with gaps between them.
 func spaceOut(tx *kv.Tx, r *record.Record) error {
 	for i, at := range slices.Collect(order(tx, r, nil, false)) {
-		m, err := memberOf(tx, r, at.item)
+		m, err := pickOf(tx, r, at.item)
 		if err != nil {
 			return err
 		}
 		m.Rank = firstRank + uint64(i)*rankGap
-		if err := MemberRows.Put(tx.Tx, m); err != nil {
+		if err := PickRows.Put(tx.Tx, m); err != nil {
 			return err
 		}
 	}
@@ -314,8 +314,8 @@ func touch(tx *kv.Tx, r *record.Record) error {
 	return emit(tx, jobs.Edited(r.Kind), r)
 }
 
-// A Member is an item of a collection.
-type Member struct {
+// An Item is an item of a collection.
+type Item struct {
 	ID      record.ID
 	Kind    *record.Kind
 	Class   record.Class
@@ -323,24 +323,24 @@ type Member struct {
 	LeftOut record.Exclusion // why visitors do not see it; "" if they do
 }
 
-// Members are the items of a collection that exist, in its order, and what visitors see
+// Items are the items of a collection that exist, in its order, and what visitors see
 // of them. Nobody may change them.
-type Members struct {
-	All          []Member
-	Visible      []Member // those that visitors see
+type Items struct {
+	All          []Item
+	Visible      []Item // those that visitors see
 	Items, Bytes int64
 }
 
-// keptMembers caches the items of collections until a record changes.
-type keptMembers struct {
-	by sync.Map // listKey: *Members
+// keptItems caches the items of collections until a record changes.
+type keptItems struct {
+	by sync.Map // listKey: *Items
 	n  atomic.Int64
 }
 
-// maxKeptMembers bounds the cached items of all collections, at about 50 bytes each.
-const maxKeptMembers = 50_000
+// maxKeptItems bounds the cached items of all collections, at about 50 bytes each.
+const maxKeptItems = 50_000
 
-var membersCache kv.Cache[keptMembers]
+var itemsCache kv.Cache[keptItems]
 
 // listKey is the list of a collection as a caller knows it: the caller may have read the
 // collection before the transaction.
@@ -349,23 +349,23 @@ type listKey struct {
 	order           record.Arrangement
 }
 
-// MembersOf reads the items of a collection. It costs some microseconds for each, unless
+// ItemsOf reads the items of a collection. It costs some microseconds for each, unless
 // no record has changed since.
-func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
+func ItemsOf(tx *kv.Tx, r *record.Record) (*Items, error) {
 	body, err := r.Decode()
 	if err != nil {
 		return nil, err
 	}
 	b := body.(*record.Collection) // the kind says so
 	key := listKey{r.ID, b.Folder, b.Tag, b.Order()}
-	kept := membersCache.In(tx)
+	kept := itemsCache.In(tx)
 	if kept != nil {
 		if v, ok := kept.by.Load(key); ok {
-			return v.(*Members), nil //nolint:errcheck // every value has this type
+			return v.(*Items), nil //nolint:errcheck // every value has this type
 		}
 	}
 
-	g := gathering{tx: tx, r: r, of: b, all: new(Members), titles: map[record.ID]string{}}
+	g := gathering{tx: tx, r: r, of: b, all: new(Items), titles: map[record.ID]string{}}
 	if b.Live() {
 		err = g.live()
 	} else {
@@ -378,12 +378,12 @@ func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
 	all := g.all
 	all.Visible = all.All
 	if int64(len(all.All)) > all.Items {
-		all.Visible = slices.DeleteFunc(slices.Clone(all.All), func(x Member) bool { return x.LeftOut != "" })
+		all.Visible = slices.DeleteFunc(slices.Clone(all.All), func(x Item) bool { return x.LeftOut != "" })
 	}
 
-	if size := int64(len(all.All)) + 1; kept != nil && size <= maxKeptMembers/2 {
-		if kept.n.Add(size) > maxKeptMembers {
-			membersCache.Replace(tx.Store(), kept)
+	if size := int64(len(all.All)) + 1; kept != nil && size <= maxKeptItems/2 {
+		if kept.n.Add(size) > maxKeptItems {
+			itemsCache.Replace(tx.Store(), kept)
 		} else {
 			kept.by.Store(key, all)
 		}
@@ -396,7 +396,7 @@ type gathering struct {
 	tx     *kv.Tx
 	r      *record.Record
 	of     *record.Collection // the body of r
-	all    *Members
+	all    *Items
 	titles map[record.ID]string // what sort needs
 }
 
@@ -423,7 +423,7 @@ func (g *gathering) live() error {
 // picked adds the items that the owner has picked.
 func (g *gathering) picked() error {
 	for at := range order(g.tx, g.r, nil, false) {
-		m, err := memberOf(g.tx, g.r, at.item)
+		m, err := pickOf(g.tx, g.r, at.item)
 		if err != nil {
 			return err
 		}
@@ -450,7 +450,7 @@ func (g *gathering) add(k *record.Kind, id record.ID) error {
 		return nil
 	}
 
-	m := Member{ID: id, Kind: k, LeftOut: why}
+	m := Item{ID: id, Kind: k, LeftOut: why}
 	if item.Bytes != nil {
 		m.Size, m.Class = item.Bytes.Size, item.Bytes.Class
 	}
@@ -466,14 +466,14 @@ func (g *gathering) add(k *record.Kind, id record.ID) error {
 
 // sort puts the items into the order that the collection asks for.
 func (g *gathering) sort() {
-	age := func(x, y Member) int { return bytes.Compare(x.ID[:], y.ID[:]) }
+	age := func(x, y Item) int { return bytes.Compare(x.ID[:], y.ID[:]) }
 	switch g.of.Order() {
 	case record.NewestFirst:
-		slices.SortFunc(g.all.All, func(x, y Member) int { return age(y, x) })
+		slices.SortFunc(g.all.All, func(x, y Item) int { return age(y, x) })
 	case record.OldestFirst:
 		slices.SortFunc(g.all.All, age)
 	case record.ByTitle:
-		slices.SortFunc(g.all.All, func(x, y Member) int {
+		slices.SortFunc(g.all.All, func(x, y Item) int {
 			return cmp.Or(strings.Compare(g.titles[x.ID], g.titles[y.ID]), age(x, y))
 		})
 	}
@@ -496,7 +496,7 @@ func Through(tx *kv.Tx, c *record.Record, id record.ID) (*record.Record, error) 
 	if err != nil {
 		return nil, err
 	}
-	_, err = memberOf(tx, c, id)
+	_, err = pickOf(tx, c, id)
 	if err != nil && !kv.Missing(err) {
 		return nil, err
 	}
@@ -513,7 +513,7 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	if err != nil {
 		return err
 	}
-	all, err := MembersOf(tx, r)
+	all, err := ItemsOf(tx, r)
 	if err != nil {
 		return err
 	}

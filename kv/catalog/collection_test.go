@@ -28,7 +28,7 @@ func members(t *testing.T, s *kv.Store, r *record.Record) (ids []string) {
 		if err != nil {
 			return err
 		}
-		all, err := catalog.MembersOf(tx, now)
+		all, err := catalog.ItemsOf(tx, now)
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func TestLiveMembers(t *testing.T) {
 		kvtest.View(t, s, func(tx *kv.Tx) error {
 			now, err := catalog.Owned(tx, owner, r.Kind, r.ID)
 			is.NoErr(err)
-			m, err := catalog.MembersOf(tx, now)
+			m, err := catalog.ItemsOf(tx, now)
 			is.NoErr(err)
 			for _, x := range m.All {
 				item, err := catalog.Owned(tx, owner, x.Kind, x.ID)

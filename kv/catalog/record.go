@@ -695,7 +695,7 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	if err := history.Drop(tx, r); err != nil {
 		return err
 	}
-	if err := dropMembers(tx, r); err != nil {
+	if err := dropPicks(tx, r); err != nil {
 		return err
 	}
 	if err := tx.Delete(spentBucket, r.ID[:]); err != nil { // DropSpent need not delete it any more

@@ -226,7 +226,7 @@ func (a *audit) tables() error {
 	for _, err := range []error{
 		derive(a, catalog.RecordRows), derive(a, inbox.ItemRows), derive(a, catalog.PageRows),
 		derive(a, people.ActivityRows), derive(a, history.VisitRows), derive(a, history.VisitLogRows),
-		derive(a, catalog.TrashRows), derive(a, catalog.MemberRows), derive(a, people.KeyRows),
+		derive(a, catalog.TrashRows), derive(a, catalog.PickRows), derive(a, people.KeyRows),
 		derive(a, catalog.TagRows), derive(a, catalog.FolderRows),
 	} {
 		if err != nil {

@@ -673,7 +673,7 @@ func (m *model) checkPublic(is *is.I) {
 				continue
 			}
 			want, why := m.members(c)
-			got, err := catalog.MembersOf(tx, now)
+			got, err := catalog.ItemsOf(tx, now)
 			is.NoErr(err)
 			found, left := []record.ID{}, []record.Exclusion(nil)
 			for _, x := range got.All {

@@ -206,15 +206,15 @@ func TestStoredMembers(t *testing.T) {
 	is := is.New(t)
 	m := filled(t, reflect.TypeFor[catalog.PickedItem]()).Interface().(catalog.PickedItem)
 	m.Kind = record.Notes
-	row, err := catalog.MemberRows.Encode(&m)
+	row, err := catalog.PickRows.Encode(&m)
 	is.NoErr(err)
-	key := catalog.MemberRows.Key(&m)
+	key := catalog.PickRows.Key(&m)
 	entry := []byte(nil)
-	catalog.MemberRows.Indexes[0].Keys(&m, func(e []byte) { entry = e })
+	catalog.PickRows.Indexes[0].Keys(&m, func(e []byte) { entry = e })
 	is.Equal(
 		string(lines(slices.Concat(key, row, entry))), string(golden(t, "member.hex", lines(slices.Concat(key, row, entry)))),
 	)
-	back, err := catalog.MemberRows.Decode(key, row)
+	back, err := catalog.PickRows.Decode(key, row)
 	is.NoErr(err)
 	is.Equal(*back, m)
 }

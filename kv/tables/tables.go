@@ -22,7 +22,7 @@ var All = &kv.Schema{
 		people.LoginTable, people.PasskeyTable, people.IdentityTable,
 		catalog.TagTable, catalog.FolderTable,
 		jobs.FetchTable, transfer.ImportTable,
-		catalog.SpentTable, catalog.RecordTable, catalog.PageTable, catalog.TrashTable, catalog.MemberTable, catalog.CRCTable,
+		catalog.SpentTable, catalog.RecordTable, catalog.PageTable, catalog.TrashTable, catalog.PickTable, catalog.CRCTable,
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
 		catalog.UnreferencedTable,             // after all tables with contents
 		catalog.ViewTable,                     // after records, the trash and requests, which determine the counters

@@ -277,7 +277,7 @@ func carried(tx *kv.Tx, r *record.Record, v *record.Shown) (*format.Carried, err
 		}
 		c.Folder = f.Name
 	}
-	all, err := catalog.MembersOf(tx, r)
+	all, err := catalog.ItemsOf(tx, r)
 	if err != nil {
 		return nil, err
 	}
