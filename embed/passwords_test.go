@@ -11,9 +11,9 @@ import (
 func TestCommonPassword(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	all := strings.Split(strings.TrimSuffix(passwords, "\n"), "\n")
+	all := strings.Split(strings.TrimSuffix(passwords(), "\n"), "\n")
 	is.Equal(len(all), 10_000)
-	is.True(len(passwords) < 100_000)
+	is.True(len(passwords()) < 100_000)
 	is.True(slices.IsSorted(all))
 	for _, one := range all {
 		is.True(len(one) >= 8 && one == strings.ToLower(one))
