@@ -69,7 +69,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []kv.Change) (h *Hits, 
 	var newer []string // their documents are outdated
 	for i := range tail {
 		c := &tail[i]
-		if c.Owner != f.owner {
+		if c.Owner != f.owner && f.others == nil {
 			continue
 		}
 		newer = append(newer, docID(c.Kind, c.ID))
@@ -81,6 +81,20 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []kv.Change) (h *Hits, 
 		}
 		if score, ok, err := f.score(c.Record, v.x.content); err == nil && ok { // an unreadable row counts as missing
 			h.loose = append(h.loose, Hit{c.Kind, c.ID, score})
+		}
+	}
+	for _, o := range f.touched() {
+		id := docID(o.Kind, o.ID)
+		if slices.Contains(newer, id) {
+			continue
+		}
+		newer = append(newer, id)
+		r, err := f.others.Read(o.Kind, o.ID)
+		if err != nil { // an unreadable row counts as missing
+			continue
+		}
+		if score, ok, err := f.score(r, v.x.content); err == nil && ok {
+			h.loose = append(h.loose, Hit{o.Kind, o.ID, score})
 		}
 	}
 	h.sort()
@@ -104,6 +118,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []kv.Change) (h *Hits, 
 		if err != nil {
 			return nil, err
 		}
+		e.onlyShared(o, scores)
 		h.parts = append(h.parts, found{o, scores})
 	}
 	return h, nil
@@ -118,7 +133,9 @@ type lookup struct {
 	f   *Finder
 	seg segment.Segment
 	all *roaring.Bitmap // the documents that may match
-	err error
+
+	others *roaring.Bitmap // those that are not the owner's; nil if the search has only the owner's
+	err    error
 
 	// What was read last, whose memory is used again.
 	fields   map[string]segment.TermDictionary
@@ -261,7 +278,16 @@ func prefixEnd(prefix string) []byte {
 // the filters.
 func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 	e.all = roaring.New()
-	e.all.Or(e.documents(ownerField, string(e.f.owner[:])))
+	if !e.f.notOwn {
+		e.all.Or(e.documents(ownerField, string(e.f.owner[:])))
+	}
+	if e.f.others != nil {
+		e.others = roaring.New()
+		for _, owner := range e.f.others.Owners {
+			e.others.Or(e.documents(ownerField, string(owner[:])))
+		}
+		e.all.Or(e.others)
+	}
 	if deleted != nil {
 		e.all.AndNot(deleted)
 	}
@@ -288,6 +314,9 @@ func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 		default:
 			b = roaring.New() // the tag does not exist
 		}
+		if x.kind == nil && e.others != nil {
+			b = roaring.AndNot(b, e.others) // flags and tags are the owner's
+		}
 		if x.not {
 			e.all.AndNot(b)
 		} else {
@@ -295,6 +324,22 @@ func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 		}
 	}
 	return e.err
+}
+
+// onlyShared takes documents of others out of the scores that are not shared with the person who searches.
+func (e *lookup) onlyShared(o *order, scores map[int]*roaring.Bitmap) {
+	if e.others == nil {
+		return
+	}
+	for score, b := range scores {
+		out := roaring.New()
+		for it := roaring.And(b, e.others).Iterator(); it.HasNext(); {
+			if doc := it.Next(); !e.f.others.Has(o.ids[doc]) {
+				out.Add(doc)
+			}
+		}
+		scores[score] = roaring.AndNot(b, out)
+	}
 }
 
 // scores finds the documents that match all clauses, by score.

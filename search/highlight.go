@@ -30,6 +30,7 @@ type Highlight struct {
 
 // Highlight finds where the query matches a record. A Finder is for one goroutine.
 func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
+	r = f.known(r)
 	d, err := proseOf(r, nil)
 	if err != nil {
 		return Highlight{}, err

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -151,6 +152,8 @@ func (c *clause) at(l line, at int, strict bool) fit {
 // A Finder is a query prepared for one owner: the names of tags are resolved.
 type Finder struct {
 	owner     record.ID
+	notOwn    bool // the owner's own records are not found
+	others    *Others
 	must, not []resolvedClause
 	filters   []resolvedFilter
 	nothing   bool // as in Query
@@ -161,6 +164,82 @@ type Finder struct {
 	// Memory for spans.
 	tokens []token
 	line   line
+}
+
+// Others are records of other owners that a search finds, too. Their link names, tags and flags are not searched: they
+// are their owner's alone.
+type Others struct {
+	Owners []record.ID
+	Has    func(record.ID) bool
+	All    iter.Seq[Other]
+	Read   func(*record.Kind, record.ID) (*record.Record, error)
+}
+
+// An Other is one of Others.
+type Other struct {
+	Kind *record.Kind
+	ID   record.ID
+	Slug string
+}
+
+// Among makes the search find the records of others as well, and those of the owner only if own is set.
+func (f *Finder) Among(others *Others, own bool) { f.others, f.notOwn = others, !own }
+
+// finds reports whether the search may find a record, whatever is in it.
+func (f *Finder) finds(owner, id record.ID) bool {
+	if owner == f.owner {
+		return !f.notOwn
+	}
+	return f.others != nil && f.others.Has(id)
+}
+
+// known is what the person who searches may know of a record: of another's, not the link name.
+func (f *Finder) known(r *record.Record) *record.Record {
+	if r.Owner == f.owner {
+		return r
+	}
+	of := *r
+	of.Slug = ""
+	return &of
+}
+
+// touched lists the records of others whose link name has a word of the query. The index knows that name.
+func (f *Finder) touched() (all []Other) {
+	if f.others == nil {
+		return nil
+	}
+	for o := range f.others.All {
+		if f.touches(o.Slug) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+func (f *Finder) touches(slug string) bool {
+	var words line
+	folded := record.Fold(slug)
+	in := func(c *resolvedClause) bool {
+		exact := f.strict || !c.fuzzy
+		if exact && !strings.Contains(folded, c.parts[0].term) {
+			return false
+		}
+		if words == nil {
+			words = lineOf(slug)
+		}
+		return c.in(words, f.strict) != nowhere
+	}
+	for i := range f.must {
+		if in(&f.must[i]) {
+			return true
+		}
+	}
+	for i := range f.not {
+		if in(&f.not[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // resolvedClause is a clause with the tags whose names match, by how well they do.
@@ -228,11 +307,13 @@ func (c *resolvedClause) addTag(id record.ID, how fit) {
 }
 
 func (f *Finder) passes(r *record.Record) bool {
+	other := r.Owner != f.owner
 	for _, x := range f.filters {
 		var got bool
 		switch {
 		case x.kind != nil:
 			got = r.Kind == x.kind
+		case other: // flags and tags are the owner's
 		case x.flag == isPublic:
 			got = r.Public
 		case x.flag == isFavorite:
@@ -253,9 +334,10 @@ func has(ids []record.ID, set map[record.ID]bool) bool {
 
 // score is how well a record matches; false if it does not.
 func (f *Finder) score(r *record.Record, content func(*record.Record) string) (int, bool, error) {
-	if f.nothing || r.Owner != f.owner || !f.passes(r) {
+	if f.nothing || !f.finds(r.Owner, r.ID) || !f.passes(r) {
 		return 0, false, nil
 	}
+	r = f.known(r)
 	if len(f.must)+len(f.not) == 0 {
 		return 0, true, nil
 	}
