@@ -567,7 +567,7 @@ out kist 1.2.3-test, data format 6, go…
 kist version --json
 out {
 out   "version": "1.2.3-test",
-out   "dataFormat": 6,
+out   "dataFormat": 7,
 out   "go": "go…"
 out }
 `)

@@ -64,7 +64,7 @@ func TestFirstAnswers(t *testing.T) {
 // 5 and 6. Their answers must all be there, and what later formats added is used.
 func TestOlderAnswers(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{"third", "fourth", "fifth", "sixth"} {
+	for _, format := range []string{"third", "fourth", "fifth", "sixth", "seventh"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			olderAnswers(t, filepath.Join("testdata", format))

@@ -101,10 +101,26 @@ func (p *place) full() (key string) {
 	note, file := p.firstOf("notes", key), p.upload(key, "plan.txt", "first bytes")
 	send(http.MethodPatch, "notes/"+note, `{"content":"two"}`)
 	send(http.MethodPost, "collections/"+p.firstOf("collections", key)+"/items", `{"add":["`+note+`"]}`)
+	p.shareWithBob(key)
 	p.send(http.MethodPut, "/api/v1/files/"+file+"/content", key, "text/plain", strings.NewReader("other bytes"))
 	p.send(http.MethodDelete, "/api/v1/files/"+p.upload(key, "gone.txt", "gone"), key, "", http.NoBody)
 	p.leave("films", "a film")
 	return key
+}
+
+// shareWithBob makes bob a member of a collection, in which he puts a note of his own.
+func (p *place) shareWithBob(key string) {
+	p.t.Helper()
+	if r := p.run("battery staple\n", "user", "add", "bob", "--password-stdin"); r.code != 0 {
+		p.t.Fatal(r.err)
+	}
+	bobs := p.must("key", "create", "--user", "bob", "--name", "kept", "--scope", "all")
+	bob, _ := p.answer("me", bobs).(map[string]any)["data"].(map[string]any)["id"].(string)
+	items := "/api/v1/collections/" + p.firstOf("collections", key)
+	p.send(http.MethodPut, items+"/members/"+bob, key, "application/json", strings.NewReader(`{"role":"add"}`))
+	p.send(http.MethodPost, "/api/v1/notes", bobs, "application/json", strings.NewReader(`{"content":"of bob"}`))
+	p.send(http.MethodPost, items+"/items", bobs, "application/json",
+		strings.NewReader(`{"add":["`+p.firstOf("notes", bobs)+`"]}`))
 }
 
 // answer is what the API says at a path.

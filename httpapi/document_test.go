@@ -94,7 +94,8 @@ func makeDocument() ([]byte, error) {
 		},
 		"fields": web.Object{
 			"type": "object", "additionalProperties": web.Object{"type": "string"},
-			"description": "With 422: what is wrong, by field.", "example": web.Object{},
+			"description": "With 422: what is wrong, by field. With the code not_owner: the fields that only the owner may change.",
+			"example":     web.Object{},
 		},
 		"captcha": captchaAsked(),
 		"ticket": web.Object{
@@ -312,6 +313,7 @@ func enums() []enum {
 		{"ImportState", "State of an import.", field.Words(transfer.ImportStates)},
 		{"IndexState", "State of the search index.", search.Phases()},
 		{"ItemKind", "A kind of item.", web.KindNames()},
+		{"MemberRole", "What a member of a collection may do.", field.Words(record.MemberRoles)},
 		{"LimitAction", "What happens when the limit of views is reached.", field.Words(record.Actions)},
 		{"EndAction", "What happens when an item expires.", field.Words(record.EndActions)},
 		{"LeftOutReason", "Why visitors of a collection do not see an item.", field.Words(record.Exclusions)},
@@ -647,6 +649,7 @@ var pathParams = map[string]string{
 	"slug":       "Slug. For files, also the id.",
 	"version":    "Id of the version.",
 	"itemId":     "Id of the item.",
+	"userId":     "Id of the account.",
 	"secret":     "End of the upload's address, which only its sender knows.",
 	"token":      "Token of the link. It is a secret.",
 	"name":       "Name of the file.",
@@ -781,6 +784,7 @@ func components() []component {
 		{"TagMerge", new(api.MergeForm), creating},
 		{"LeftOut", new(api.LeftOut), showing},
 		{"CollectionItems", new(api.ItemsForm), creating},
+		{"CollectionMember", new(api.MemberForm), creating},
 		{"CollectionPlace", new(api.PlaceForm), editing},
 		{"Tick", new(api.Tick), creating},
 		{"Markdown", new(api.Markdown), creating},

@@ -26,7 +26,7 @@ func hasGrant(c *web.Request, name string) bool {
 		if public.Granted(c, grant.ToRead, r) || public.Granted(c, grant.ToUnlock, r) {
 			return true
 		}
-		if c.AtContentOrigin() && public.Granted(c, grant.ToOwn, r) {
+		if c.AtContentOrigin() && public.Granted(c, grant.ToEnter, r) {
 			return true
 		}
 	}

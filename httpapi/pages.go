@@ -17,7 +17,7 @@ import (
 
 // viewAnything answers at the root with whatever has the slug.
 func viewAnything(c *web.Request) error {
-	r, owned, err := public.Find(c, c.Arg("slug"), record.Kinds)
+	r, who, err := public.Find(c, c.Arg("slug"), record.Kinds)
 	if kv.Missing(err) {
 		if q, err := upload.OpenRequest(c, c.Arg("slug")); err == nil {
 			return session.Redirect(c, "/up/"+url.PathEscape(q.Slug))
@@ -30,10 +30,10 @@ func viewAnything(c *web.Request) error {
 	if r.Kind == record.Links {
 		refuse, show = public.RefuseLink, public.RedirectLink
 	}
-	if err := public.Unlock(c, r, owned); err != nil {
+	if err := public.Unlock(c, r, who); err != nil {
 		return refuse(c, r, err)
 	}
-	return show(c, r, owned)
+	return show(c, r, who)
 }
 
 var viewAnythingOp = web.PageOp(viewAnything, 302, 303, 401, 404, 410, 429, 503).ForVisitors().Found(findsAnything)

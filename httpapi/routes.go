@@ -56,6 +56,8 @@ func (s *Server) operations() []Route {
 		{"DELETE", "/api/v1/trash/{id}", "purgeTrashed", web.FullScope, api.PurgeTrashed},
 		{"GET", "/api/v1/collections/{id}/items", "listCollectionItems", web.Reads, api.ListCollectionItems},
 		{"POST", "/api/v1/collections/{id}/items", "editCollectionItems", web.Writes, api.EditCollectionItems},
+		{"PUT", "/api/v1/collections/{id}/members/{userId}", "setCollectionMember", web.Writes, api.SetCollectionMember},
+		{"DELETE", "/api/v1/collections/{id}/members/{userId}", "removeCollectionMember", web.Writes, api.RemoveCollectionMember},
 		{"PATCH", "/api/v1/collections/{id}/items/{itemId}", "moveCollectionItem", web.Writes, api.MoveCollectionItem},
 
 		{"GET", "/api/v1/me", "readMe", web.Reads, api.ReadMe},

@@ -434,6 +434,7 @@ const (
 func shapeOf(v field.Shaped, m mode) web.Object {
 	of := web.Object{}
 	var required []string
+	hidden, more := forMembers(v)
 	for _, f := range field.Of(v).Members() {
 		if m == showing && f.Traits&field.WriteOnly != 0 || m != showing && f.Traits&field.ReadOnly != 0 {
 			continue
@@ -445,6 +446,7 @@ func shapeOf(v field.Shaped, m mode) web.Object {
 		case editing:
 			as.Nullable = f.Clears()
 		}
+		as.Nullable = as.Nullable || hidden[f.Name]
 		s := schemaOf(as)
 		if at := s["$ref"]; at != nil { // a reference may have no siblings
 			s = web.Object{"allOf": []web.Object{s}}
@@ -460,11 +462,38 @@ func shapeOf(v field.Shaped, m mode) web.Object {
 			required = append(required, f.Name)
 		}
 	}
+	for _, f := range more {
+		of[f.Name] = schemaOf(f.Schema())
+		of[f.Name].(web.Object)["description"] = f.Doc
+		of[f.Name].(web.Object)["example"] = json.RawMessage(f.Example)
+	}
 	out := web.Object{"type": "object", "properties": of}
 	if required != nil {
 		out["required"] = required
 	}
 	return out
+}
+
+// forMembers says how a record that is read through a collection differs from its owner's: what may be null in it, and
+// what it has in addition.
+func forMembers(v field.Shaped) (hidden map[string]bool, more []field.Field) {
+	own, is := v.(*record.Shown)
+	if !is || own.Visitor {
+		return nil, nil
+	}
+	theirs := &record.Shown{Record: record.Record{Kind: own.Kind}, ByMember: true}
+	hidden = map[string]bool{}
+	mine := map[string]bool{}
+	for _, f := range field.Of(v).Members() {
+		mine[f.Name] = true
+	}
+	for _, f := range field.Of(theirs).Members() {
+		if !mine[f.Name] {
+			more = append(more, f)
+		}
+		hidden[f.Name] = f.Schema().Nullable
+	}
+	return hidden, more
 }
 
 // schemaOf turns a field's schema into an object of the document.

@@ -46,10 +46,11 @@ func listCollectionItems(c *web.Request) error {
 	}
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		err := c.Site.Store.View(func(tx *kv.Tx) error {
-			r, err := catalog.Borrow(tx, c.Owner(), record.Collections, c.Arg("id"))
+			r, way, err := catalog.Reach(tx, c.Owner(), record.Collections, c.Arg("id"))
 			if err != nil {
 				return err
 			}
+			who := record.Asker{ID: c.Owner(), Role: way.Role}
 			all, err := catalog.ItemsOf(tx, r)
 			if err != nil {
 				return err
@@ -69,18 +70,21 @@ func listCollectionItems(c *web.Request) error {
 				if n == p.Limit {
 					break
 				}
-				item, err := catalog.Owned(tx, r.Owner, m.Kind, m.ID)
-				if err == nil && brief != nil && *brief {
-					item, err = item.Brief()
-				}
+				item, may, err := catalog.Through(tx, r, who, m.ID)
 				if err != nil {
 					return err
+				}
+				if brief != nil && *brief {
+					item, err = item.Brief()
+					if err != nil {
+						return err
+					}
 				}
 				before := len(dst)
 				if n > 0 {
 					dst = append(dst, ',')
 				}
-				dst, err = c.Site.Show(tx, dst, item)
+				dst, err = c.Site.ShowAs(tx, dst, item, catalog.Way{Role: role(way, may), Collection: r, Rights: may})
 				if err != nil {
 					return err
 				}
@@ -107,6 +111,14 @@ func listCollectionItems(c *web.Request) error {
 		})
 		return dst, err
 	})
+}
+
+// role is what somebody may do with an item of a collection: the owner of the collection edits what is not their own.
+func role(way catalog.Way, may record.Rights) record.Role {
+	if way.Own && !may.Own {
+		return record.RoleEdit
+	}
+	return way.Role
 }
 
 // LeftOut is an item that visitors of a collection do not see, and why.
@@ -144,7 +156,9 @@ func editCollectionItems(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}
-	return changeItems(c, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, form.Add, form.Remove) })
+	return changeItems(c, func(tx *kv.Tx, r *record.Record, who record.Asker) error {
+		return catalog.Pick(tx, r, who, form.Add, form.Remove)
+	})
 }
 
 // PlaceForm is where to move an item of a collection.
@@ -170,22 +184,14 @@ func moveCollectionItem(c *web.Request) error {
 	if err != nil {
 		return record.NotFound("item")
 	}
-	return changeItems(c, func(tx *kv.Tx, r *record.Record) error { return catalog.Move(tx, r, item, form.Before) })
+	return changeItems(c, func(tx *kv.Tx, r *record.Record, who record.Asker) error {
+		return catalog.Move(tx, r, who, item, form.Before)
+	})
 }
 
 // changeItems changes the items of the collection in the path and answers with it.
-func changeItems(c *web.Request, fn func(*kv.Tx, *record.Record) error) error {
-	return change(c, record.Collections, c.Arg("id"), func(tx *kv.Tx, r *record.Record, _ bool) error {
-		b, err := r.Decode()
-		if err != nil {
-			return err
-		}
-		if b.(*record.Collection).Live() { // the kind is asked for
-			return &record.Error{
-				Fault: record.Taken, Code: "live_collection",
-				Text: "This collection shows a folder or a tag, so its items cannot be picked. Change its source first.",
-			}
-		}
-		return fn(tx, r)
+func changeItems(c *web.Request, fn func(*kv.Tx, *record.Record, record.Asker) error) error {
+	return change(c, record.Collections, c.Arg("id"), func(tx *kv.Tx, r *record.Record, way catalog.Way, _ bool) error {
+		return fn(tx, r, record.Asker{ID: c.Owner(), Role: way.Role})
 	})
 }

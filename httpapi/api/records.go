@@ -3,7 +3,9 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -97,14 +99,26 @@ func readOp(tag, summary, name string, serve func(*web.Request) error) web.Opera
 
 func readRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
-		return c.RespondRecord(http.StatusOK, `{"data":`, borrow(c, k, c.Arg(arg)))
+		return c.RespondRecord(http.StatusOK, `{"data":`, reach(c, k, c.Arg(arg)))
 	}
 }
 
-// borrow reads one of the caller's records of a kind.
-func borrow(c *web.Request, k *record.Kind, named string) func(*kv.Tx) (*record.Record, error) {
-	return func(tx *kv.Tx) (*record.Record, error) { return catalog.Borrow(tx, c.Owner(), k, named) }
+// reach finds a record of a kind that the caller owns or reaches through a collection.
+func reach(c *web.Request, k *record.Kind, named string) web.Find {
+	return func(tx *kv.Tx) (*record.Record, catalog.Way, error) { return catalog.Reach(tx, c.Owner(), k, named) }
 }
+
+// borrow reads one of the caller's records of a kind, for what only an owner may do. The error is Denied if the caller
+// reaches it through a collection.
+func borrow(c *web.Request, tx *kv.Tx, k *record.Kind, named string) (*record.Record, error) {
+	r, way, err := catalog.Reach(tx, c.Owner(), k, named)
+	if err == nil && !way.Own {
+		return nil, errNotOwner
+	}
+	return r, err
+}
+
+var errNotOwner = record.NotTheOwner("Only its owner can do this.")
 
 var EditFile = web.EditOp(
 	"files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409,
@@ -135,12 +149,17 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 		if err != nil {
 			return err
 		}
-		return change(c, k, c.Arg(arg), func(tx *kv.Tx, r *record.Record, seen bool) error {
+		return change(c, k, c.Arg(arg), func(tx *kv.Tx, r *record.Record, way catalog.Way, seen bool) error {
+			if !way.Own {
+				if err := onlyWords(k, way, in); err != nil {
+					return err
+				}
+			}
 			form, err := r.Form()
 			if err != nil {
 				return err
 			}
-			form.By, form.Seen = c.Caller.Client(), seen
+			form.By, form.Seen = writer(c, way), seen
 			before := public.LinkTarget(form)
 			if err := form.Patch(in); err != nil {
 				return err
@@ -148,18 +167,53 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 			if err := web.JoinProblems(public.CheckTarget(c.Site, tx, form, before)); err != nil {
 				return err
 			}
+			if !way.Own {
+				if err := catalog.NoteEdit(tx, r, c.Caller.User.Name); err != nil {
+					return err
+				}
+			}
 			return catalog.Save(tx, r, form, hash)
 		})
 	}
 }
 
-// change changes one of the owner's records of a kind in a transaction, and answers with it. It
-// tells fn whether the request has named the record as it is.
-func change(c *web.Request, k *record.Kind, named string, fn func(tx *kv.Tx, r *record.Record, seen bool) error) error {
+// onlyWords refuses a change by somebody who is not the owner, unless it is about the words and may be made.
+func onlyWords(k *record.Kind, way catalog.Way, in field.Object) error {
+	if !way.Change {
+		return record.NotTheOwner("You can see this, but not change it.", slices.Sorted(maps.Keys(in))...)
+	}
+	words := slices.Concat(record.Words(k), field.Unknown(record.Edit{Form: record.NewForm(k)}, in))
+	var other []string
+	for name := range in {
+		if !slices.Contains(words, name) {
+			other = append(other, name)
+		}
+	}
+	if len(other) > 0 {
+		slices.Sort(other)
+		return record.NotTheOwner("Only its owner can change this: "+strings.Join(other, ", ")+".", other...)
+	}
+	return nil
+}
+
+// writer names who changes a text, for its versions: the client, and who it is if that is not the owner.
+func writer(c *web.Request, way catalog.Way) string {
+	if way.Own {
+		return c.Caller.Client()
+	}
+	return cmp.Or(c.Caller.User.DisplayName, c.Caller.User.Name) + " · " + c.Caller.Client()
+}
+
+// change changes a record of a kind, which the caller reaches, in a transaction, and answers with it. It tells fn how
+// the caller reaches it, and whether the request has named the record as it is.
+func change(
+	c *web.Request, k *record.Kind, named string,
+	fn func(tx *kv.Tx, r *record.Record, way catalog.Way, seen bool) error,
+) error {
 	// The answer is the whole record. It is held before the change, which cannot be taken back.
 	long := 0
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		r, err := catalog.Borrow(tx, c.Owner(), k, named)
+		r, _, err := catalog.Reach(tx, c.Owner(), k, named)
 		if err != nil {
 			return err
 		}
@@ -174,21 +228,22 @@ func change(c *web.Request, k *record.Kind, named string, fn func(tx *kv.Tx, r *
 
 	var v *web.ShownRecord
 	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
-		r, err := catalog.Record(tx, c.Owner(), k, named)
+		r, way, err := catalog.Reach(tx, c.Owner(), k, named)
 		if err != nil {
 			return err
 		}
-		seen, err := c.Expect(tx, r)
+		r.Body = bytes.Clone(r.Body)
+		seen, err := c.Expect(tx, r, way)
 		if err != nil {
 			return err
 		}
-		if err := fn(tx, r, seen); err != nil {
+		if err := fn(tx, r, way, seen); err != nil {
 			return err
 		}
-		v, err = c.Site.Read(tx, r)
+		v, err = c.Site.ReadAs(tx, r, way)
 		return err
 	}); err != nil {
-		return c.FailChange(err, borrow(c, k, named))
+		return c.FailChange(err, reach(c, k, named))
 	}
 	defer v.Release()
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
@@ -249,6 +304,14 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 		if err != nil {
 			return err
 		}
+		of := fromMine
+		if k == record.Collections {
+			arguments := web.Arguments{Values: args}
+			of = fromArg(&arguments)
+			if err := arguments.Err(); err != nil {
+				return err
+			}
+		}
 		text, err := search.Parse(args.Get("q"))
 		if err != nil {
 			return err
@@ -271,9 +334,17 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 				if err != nil {
 					return err
 				}
-				var page catalog.Page // empty if there is no such folder or tag
-				if known {
-					page, err = list(c, tx, q, text, look)
+				own := func(q catalog.Query) (catalog.Page, error) {
+					if !known {
+						return catalog.Page{}, nil // there is no such folder or tag
+					}
+					return list(c, tx, q, text, look)
+				}
+				var page sharedPage
+				if of == fromMine {
+					page.Page, err = own(q)
+				} else {
+					page, err = listShared(c, tx, q, text, of, len(names) > 0, own)
 				}
 				if err != nil {
 					return err
@@ -283,7 +354,7 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 					if i > 0 {
 						dst = append(dst, ',')
 					}
-					dst, err = c.Site.Show(tx, dst, r)
+					dst, err = c.Site.ShowAs(tx, dst, r, page.way(r))
 					if err != nil {
 						return err
 					}
@@ -426,6 +497,9 @@ func listParams(k *record.Kind) []web.Param {
 			In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.", Schema: flag,
 		},
 	)
+	if k == record.Collections {
+		all = append(all, fromParam("collections"))
+	}
 	if k == record.Files {
 		all = append(all,
 			web.Param{

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -172,6 +174,7 @@ func searchParams() []web.Param {
 				"minus before any of these excludes it.",
 			Schema: web.Object{"type": "string", "maxLength": search.MaxText},
 		},
+		fromParam("items"),
 		{In: "query", Name: "kind", Doc: "Only this kind, by its name or that of its list.", Schema: text},
 		{
 			In: "query", Name: "tag", Doc: "Name of a tag. Repeat it for several tags; all must match.",
@@ -201,7 +204,8 @@ func (v *Result) Fields(s *field.Set) {
 		return field.AppendString(dst, v.Kind.Name)
 	}).Says("The kind of the record.", `"note"`)
 	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Its id.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
-	s.Text("slug", &v.Slug, record.MaxSlug, field.ReadOnly).Says("Its public identifier.", `"summer-24"`)
+	v.own(s, "slug", "string", func(dst []byte) []byte { return field.AppendString(dst, v.Slug) }).
+		Says("Its public identifier; null if it is another's.", `"summer-24"`)
 	s.LongText("title", &v.Highlight.Title, field.MaxURL, field.ReadOnly).
 		Says("Its title or file name; without one, the beginning of its text.", `"Summer"`)
 	s.Shown("highlight", schemaOfHighlight, func(dst []byte) []byte {
@@ -212,8 +216,10 @@ func (v *Result) Fields(s *field.Set) {
 		Says("Names of its tags.", `["travel"]`)
 	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).
 		Says("Address for others.", `"https://kist.example.org/v/summer-24"`)
-	s.Bool("isPublic", &v.Public, field.ReadOnly).Says("Whether others can see it.", `true`)
-	s.Bool("isFavorite", &v.Favorite, field.ReadOnly).Says("Whether it is a favourite.", `false`)
+	v.own(s, "isPublic", "boolean", func(dst []byte) []byte { return strconv.AppendBool(dst, v.Public) }).
+		Says("Whether others can see it; null if it is another's.", `true`)
+	v.own(s, "isFavorite", "boolean", func(dst []byte) []byte { return strconv.AppendBool(dst, v.Favorite) }).
+		Says("Whether it is a favourite; null if it is another's.", `false`)
 	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says(
 		"When it was created.", `"2026-01-02T03:04:05.678Z"`,
 	)
@@ -224,6 +230,16 @@ func (v *Result) Fields(s *field.Set) {
 		return append(dst, v.whole...)
 	}).
 		Says("The record as in the list of its kind with brief=true.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
+}
+
+// own binds what only the owner of a record may know.
+func (v *Result) own(s *field.Set, name, kind string, show func([]byte) []byte) *field.Field {
+	return s.Shown(name, field.Schema{Type: kind, Nullable: true}, func(dst []byte) []byte {
+		if v.ByMember {
+			return append(dst, "null"...)
+		}
+		return show(dst)
+	})
 }
 
 // The schemas of a result's members, made once because every found record needs them.
@@ -281,6 +297,7 @@ func searchAll(c *web.Request) error {
 			args.Refuse("kind must be one of: " + web.Join(web.KindNames()))
 		}
 	}
+	from := fromArg(&args)
 	if err := args.Err(); err != nil {
 		return err
 	}
@@ -290,7 +307,7 @@ func searchAll(c *web.Request) error {
 	}
 	tags := tagNames(values)
 	text.Narrow(kind, tags)
-	print := searchPrint(args.Get("q"), kind, tags)
+	print := searchPrint(args.Get("q")+"\x00"+string(from), kind, tags)
 	after, err := readHit(args.Get("cursor"), print)
 	if err != nil {
 		return err
@@ -303,11 +320,21 @@ func searchAll(c *web.Request) error {
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		defer done()
 		err := ViewWithIndex(c, true, func(tx *kv.Tx, look IndexLookup) error {
-			finder := text.For(c.Owner(), true, catalog.TagNames(tx, c.Owner()))
-			hits, complete, err := searchHits(c, tx, finder, kind, look)
+			shared, err := sharedFrom(tx, c.Owner(), from)
+			if err != nil {
+				return err
+			}
+			find := func(strict bool) (*search.Finder, *search.Hits, bool, error) {
+				finder := text.For(c.Owner(), strict, catalog.TagNames(tx, c.Owner()))
+				if shared != nil {
+					finder.Among(othersOf(tx, c.Owner(), shared), from == fromAll)
+				}
+				hits, complete, err := searchHits(c, tx, finder, kind, look, shared)
+				return finder, hits, complete, err
+			}
+			finder, hits, complete, err := find(true)
 			if err == nil && complete && text.MayErr() && hits.Total() < enough {
-				finder = text.For(c.Owner(), false, catalog.TagNames(tx, c.Owner()))
-				hits, complete, err = searchHits(c, tx, finder, kind, look)
+				finder, hits, complete, err = find(false)
 			}
 			if err != nil {
 				return err
@@ -325,7 +352,7 @@ func searchAll(c *web.Request) error {
 				if err := c.R.Context().Err(); err != nil {
 					return err
 				}
-				r, err := catalog.Owned(tx, c.Owner(), h.Kind, h.ID)
+				r, way, err := found(tx, c.Owner(), h, shared)
 				if kv.Missing(err) { // the index may be outdated
 					total--
 					continue
@@ -337,7 +364,7 @@ func searchAll(c *web.Request) error {
 					dst = append(dst, ',')
 				}
 				before := len(dst)
-				dst, err = showResult(c, tx, dst, finder, r)
+				dst, err = showResult(c, tx, dst, finder, r, way)
 				if err != nil {
 					return err
 				}
@@ -358,7 +385,7 @@ func searchAll(c *web.Request) error {
 
 // searchHits searches the index, or reads records for a limited time.
 func searchHits(
-	c *web.Request, tx *kv.Tx, f *search.Finder, kind *record.Kind, look IndexLookup,
+	c *web.Request, tx *kv.Tx, f *search.Finder, kind *record.Kind, look IndexLookup, shared *catalog.Reachable,
 ) (*search.Hits, bool, error) {
 	hits, err := look(f)
 	if !errors.Is(err, search.ErrUnusable) {
@@ -366,12 +393,15 @@ func searchHits(
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), searchWait)
 	defer cancel()
-	hits, complete := c.Site.Search.Scan(ctx, f, everything(tx, c.Owner(), kind))
+	hits, complete := c.Site.Search.Scan(ctx, f, everything(tx, c.Owner(), kind, shared))
 	return hits, complete, c.R.Context().Err()
 }
 
-// everything yields the owner's records of a kind, or of all kinds if kind is nil.
-func everything(tx *kv.Tx, owner record.ID, kind *record.Kind) iter.Seq2[*record.Record, error] {
+// everything yields the owner's records of a kind, or of all kinds if kind is nil, and those that are shared with the
+// owner.
+func everything(
+	tx *kv.Tx, owner record.ID, kind *record.Kind, shared *catalog.Reachable,
+) iter.Seq2[*record.Record, error] {
 	return func(yield func(*record.Record, error) bool) {
 		for _, k := range record.Kinds {
 			if kind != nil && k != kind {
@@ -383,10 +413,84 @@ func everything(tx *kv.Tx, owner record.ID, kind *record.Kind) iter.Seq2[*record
 				}
 			}
 		}
+		if shared == nil {
+			return
+		}
+		shared.All(func(k *record.Kind, id record.ID, _ string) bool {
+			if kind != nil && k != kind {
+				return true
+			}
+			r, _, err := shared.Read(tx, owner, k, id)
+			return yield(r, err)
+		})
 	}
 }
 
-func showResult(c *web.Request, tx *kv.Tx, dst []byte, f *search.Finder, r *record.Record) ([]byte, error) {
+// from says whose records a list or a search has.
+type from string
+
+const (
+	fromMine   from = "mine"
+	fromOthers from = "others"
+	fromAll    from = "all"
+)
+
+var allFrom = []from{fromMine, fromOthers, fromAll}
+
+// fromArg reads the parameter from.
+func fromArg(args *web.Arguments) from {
+	f := from(cmp.Or(args.Get("from"), string(fromMine)))
+	if !slices.Contains(allFrom, f) {
+		args.Refuse("from must be one of: " + web.Join(field.Words(allFrom)))
+	}
+	return f
+}
+
+// fromParam describes the parameter from; what are the things.
+func fromParam(what string) web.Param {
+	return web.Param{
+		In: "query", Name: "from",
+		Doc:    "mine: your own " + what + ". others: those that others share with you. all: both.",
+		Schema: web.Object{"type": "string", "enum": field.Words(allFrom), "default": fromMine},
+	}
+}
+
+// sharedFrom is what others share with the owner, if it is asked for.
+func sharedFrom(tx *kv.Tx, owner record.ID, f from) (*catalog.Reachable, error) {
+	if f == fromMine {
+		return nil, nil //nolint:nilnil // it is not asked for
+	}
+	return catalog.SharedWith(tx, owner)
+}
+
+// othersOf makes what is shared with an owner the others of a search.
+func othersOf(tx *kv.Tx, owner record.ID, shared *catalog.Reachable) *search.Others {
+	return &search.Others{
+		Owners: shared.Owners, Has: shared.Has,
+		All: func(yield func(search.Other) bool) {
+			shared.All(func(k *record.Kind, id record.ID, slug string) bool {
+				return yield(search.Other{Kind: k, ID: id, Slug: slug})
+			})
+		},
+		Read: func(k *record.Kind, id record.ID) (*record.Record, error) {
+			r, _, err := shared.Read(tx, owner, k, id)
+			return r, err
+		},
+	}
+}
+
+// found reads a record that the index has found.
+func found(tx *kv.Tx, owner record.ID, h search.Hit, shared *catalog.Reachable) (*record.Record, catalog.Way, error) {
+	if shared != nil && shared.Has(h.ID) {
+		return shared.Read(tx, owner, h.Kind, h.ID)
+	}
+	r, err := catalog.Owned(tx, owner, h.Kind, h.ID)
+	return r, catalog.OwnWay, err
+}
+
+func showResult(
+	c *web.Request, tx *kv.Tx, dst []byte, f *search.Finder, r *record.Record, way catalog.Way,
+) ([]byte, error) {
 	h, err := c.Site.Search.Highlight(f, r)
 	if err != nil {
 		return dst, err
@@ -396,14 +500,17 @@ func showResult(c *web.Request, tx *kv.Tx, dst []byte, f *search.Finder, r *reco
 		return dst, err
 	}
 	v := Result{Highlight: h}
-	v.whole, err = c.Site.Show(tx, nil, brief)
+	v.whole, err = c.Site.ShowAs(tx, nil, brief, way)
 	if err != nil {
 		return dst, err
 	}
 	if err := catalog.Show(tx, r, &v.Shown); err != nil {
 		return dst, err
 	}
-	v.Base = c.Site.Base
+	v.Base, v.ByMember = c.Site.Base, !way.Own
+	if v.ByMember {
+		v.TagList, v.Reader.Through = nil, way.Collection.Slug
+	}
 	return field.AppendJSON(dst, &v), nil
 }
 

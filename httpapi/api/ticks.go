@@ -72,7 +72,7 @@ func tickNote(c *web.Request) error {
 
 func tickOnce(c *web.Request, form *Tick) error {
 	k, id := record.Notes, c.Arg("id")
-	r, text, err := readText(c, borrow(c, k, id))
+	r, text, err := readText(c, reach(c, k, id))
 	if err != nil {
 		return err
 	}
@@ -84,30 +84,38 @@ func tickOnce(c *web.Request, form *Tick) error {
 		return errNoTask
 	}
 	if ticked == text {
-		return c.RespondRecord(http.StatusOK, `{"data":`, borrow(c, k, id))
+		return c.RespondRecord(http.StatusOK, `{"data":`, reach(c, k, id))
 	}
 
-	return change(c, k, id, func(tx *kv.Tx, now *record.Record, _ bool) error {
+	return change(c, k, id, func(tx *kv.Tx, now *record.Record, way catalog.Way, _ bool) error {
 		if now.Seq != r.Seq {
 			return errMoved
+		}
+		if !way.Own {
+			if err := catalog.NoteEdit(tx, now, c.Caller.User.Name); err != nil {
+				return err
+			}
 		}
 		edit, err := now.Form()
 		if err != nil {
 			return err
 		}
 		edit.Body.(*record.Note).Content = ticked
-		edit.By, edit.Ticker = c.Caller.Client(), c.Caller.User.ID
+		edit.By, edit.Ticker = writer(c, way), c.Caller.User.ID
 		return catalog.Save(tx, now, edit, "")
 	})
 }
 
-// readText reads a note and its text.
-func readText(c *web.Request, find func(*kv.Tx) (*record.Record, error)) (r *record.Record, text string, err error) {
+// readText reads a note and its text, for somebody who may change it.
+func readText(c *web.Request, find web.Find) (r *record.Record, text string, err error) {
 	long := 0
 	err = c.Site.Store.View(func(tx *kv.Tx) error {
-		r, err := find(tx)
+		r, way, err := find(tx)
 		if err != nil {
 			return err
+		}
+		if !way.Change {
+			return record.NotTheOwner("You can see this, but not change it.", "content")
 		}
 		long = len(r.Body)
 		return nil
@@ -120,7 +128,7 @@ func readText(c *web.Request, find func(*kv.Tx) (*record.Record, error)) (r *rec
 	}
 
 	err = c.Site.Store.View(func(tx *kv.Tx) error {
-		r, err = find(tx)
+		r, _, err = find(tx)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
 	"time"
@@ -42,16 +43,17 @@ func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
 			remove = catalog.Remove
 		}
 		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-			r, err := catalog.Record(tx, c.Owner(), k, c.Arg(arg))
+			r, err := borrow(c, tx, k, c.Arg(arg))
 			if err != nil {
 				return err
 			}
-			if _, err := c.Expect(tx, r); err != nil {
+			r.Body = bytes.Clone(r.Body)
+			if _, err := c.Expect(tx, r, catalog.OwnWay); err != nil {
 				return err
 			}
 			return remove(tx, r)
 		}); err != nil {
-			return c.FailChange(err, borrow(c, k, c.Arg(arg)))
+			return c.FailChange(err, reach(c, k, c.Arg(arg)))
 		}
 		return c.RespondOK()
 	}

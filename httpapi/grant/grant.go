@@ -41,14 +41,22 @@ func (g *Signer) DeletionToken(r *record.Record) string {
 // embeds the item, is bound to the visitor's network, so that the address is useless to
 // others; but see roams in package public.
 //
-// The owner's grant names the session or API key that received it and ends with it.
+// The grant of an owner or a member names the session or API key that received it and ends with it.
 type Kind byte
 
 const (
 	ToRead   Kind = 'r'
 	ToUnlock Kind = 'u'
-	ToOwn    Kind = 'o' // for the owner at the origin for content, which gets no credentials
+	ToEnter  Kind = 'o' // for owners and members at the origin for content, which gets no credentials
 )
+
+// A Credential is a session or an API key of an account.
+type Credential struct{ Account, ID record.ID }
+
+func (c Credential) bytes() []byte { return append(c.Account[:], c.ID[:]...) }
+
+// credentialSize is the size of a credential in a grant.
+const credentialSize = 2 * len(record.ID{})
 
 // Signer makes and checks grants.
 type Signer struct {
@@ -89,13 +97,13 @@ func (g *Signer) DeviceMAC(b []byte, u *people.User) []byte {
 
 const (
 	GrantMAC  = 16
-	GrantSize = 4 + GrantMAC // end in seconds since 1970; MAC; for ToOwn, the id of the credential follows
+	GrantSize = 4 + GrantMAC // end in seconds since 1970; MAC; for ToEnter, the credential follows
 )
 
 var GrantText = base64.RawURLEncoding
 
 // mac signs a grant. Every part has a fixed length or is the last.
-func (g *Signer) mac(kind Kind, r *record.Record, ends uint32, by record.ID, visitor string) []byte {
+func (g *Signer) mac(kind Kind, r *record.Record, ends uint32, by Credential, visitor string) []byte {
 	h := hmac.New(sha256.New, g.key[:])
 	b := make([]byte, 0, 128)
 	b = append(append(b, byte(kind)), r.ID[:]...)
@@ -107,39 +115,41 @@ func (g *Signer) mac(kind Kind, r *record.Record, ends uint32, by record.ID, vis
 	b = binary.BigEndian.AppendUint64(b, uint64(limit))
 	password := sha256.Sum256([]byte(r.Password))
 	b = append(b, password[:]...)
-	if kind == ToOwn {
-		b = append(b, by[:]...)
+	if kind == ToEnter {
+		b = append(b, by.bytes()...)
 	}
 	h.Write(append(b, visitor...))
 	return h.Sum(nil)[:GrantMAC]
 }
 
-// Make makes a grant that ends at the given time. by is the owner's credential, only for
-// ToOwn.
-func (g *Signer) Make(kind Kind, r *record.Record, ends time.Time, by record.ID, visitor string) string {
+// Make makes a grant that ends at the given time. by is the credential of an owner or a
+// member, only for ToEnter.
+func (g *Signer) Make(kind Kind, r *record.Record, ends time.Time, by Credential, visitor string) string {
 	at := uint32(ends.Unix())
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, GrantSize+len(by)), at)
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, GrantSize+credentialSize), at)
 	b = append(b, g.mac(kind, r, at, by, visitor)...)
-	if kind == ToOwn {
-		b = append(b, by[:]...)
+	if kind == ToEnter {
+		b = append(b, by.bytes()...)
 	}
 	return GrantText.EncodeToString(b)
 }
 
 // Holds reports whether the text is a valid grant for the item at the time now, when it
-// ends and, for ToOwn, which credential it names. The caller must check that credential.
+// ends and, for ToEnter, which credential it names. The caller must check that credential.
 func (g *Signer) Holds(
 	text string, kind Kind, r *record.Record, now time.Time, visitor string,
-) (ends time.Time, by record.ID, ok bool) {
+) (ends time.Time, by Credential, ok bool) {
 	b, err := GrantText.DecodeString(text)
 	size := GrantSize
-	if kind == ToOwn {
-		size += len(by)
+	if kind == ToEnter {
+		size += credentialSize
 	}
 	if err != nil || len(b) != size {
 		return time.Time{}, by, false
 	}
-	copy(by[:], b[GrantSize:])
+	if kind == ToEnter {
+		by = Credential{record.ID(b[GrantSize : GrantSize+len(record.ID{})]), record.ID(b[GrantSize+len(record.ID{}):])}
+	}
 	at := binary.BigEndian.Uint32(b)
 	if now.Unix() >= int64(at) || subtle.ConstantTimeCompare(b[4:GrantSize], g.mac(kind, r, at, by, visitor)) != 1 {
 		return time.Time{}, by, false

@@ -25,17 +25,17 @@ func TestGrants(t *testing.T) {
 	item := record.Record{ID: record.ID{1}, Share: record.Share{Password: "p", Limit: 5}}
 	other, changed, limited := item, item, item
 	other.ID, changed.Password, limited.Limit = record.ID{2}, "q", 6
-	for _, kind := range []grant.Kind{grant.ToRead, grant.ToUnlock, grant.ToOwn} {
+	for _, kind := range []grant.Kind{grant.ToRead, grant.ToUnlock, grant.ToEnter} {
 		is := is.New(t)
-		text := g.Make(kind, &item, ends, record.ID{9}, "ann")
+		text := g.Make(kind, &item, ends, grant.Credential{Account: record.ID{8}, ID: record.ID{9}}, "ann")
 		last := ends.Add(-time.Second)
 		got, by, ok := g.Holds(text, kind, &item, last, "ann")
 		is.True(ok)
 		is.True(got.Equal(ends))
-		if kind == grant.ToOwn {
-			is.Equal(by, record.ID{9})
+		if kind == grant.ToEnter {
+			is.Equal(by, grant.Credential{Account: record.ID{8}, ID: record.ID{9}})
 		} else {
-			is.Equal(by, record.ID{})
+			is.Equal(by, grant.Credential{})
 		}
 		for name, c := range map[string]struct {
 			g       *grant.Signer

@@ -17,59 +17,60 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
 // shared finds the item with the slug and checks access: its owner may always have it,
 // anyone else if it is open and the password, if any, is right. The item must be of one of
 // the kinds.
-func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
-	r, owned, err = Find(c, slug, kinds)
+func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Record, who viewer, err error) {
+	r, who, err = Find(c, slug, kinds)
 	if err != nil {
-		return r, owned, NotOpen(c, err)
+		return r, who, NotOpen(c, err)
 	}
-	return r, owned, Unlock(c, r, owned)
+	return r, who, Unlock(c, r, who)
 }
 
 // sharedFile is shared for addresses that may have an extension after the slug. A slug that
 // contains the extension comes first. It looks for both before it checks a password, because
 // that takes time and counts as a guess.
-func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
-	r, owned, err = findFile(c, name, kinds)
+func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.Record, who viewer, err error) {
+	r, who, err = findFile(c, name, kinds)
 	if err != nil {
-		return r, owned, NotOpen(c, err)
+		return r, who, NotOpen(c, err)
 	}
-	return r, owned, Unlock(c, r, owned)
+	return r, who, Unlock(c, r, who)
 }
 
 // findFile is Find for addresses that may have an extension after the slug.
-func findFile(c *web.Request, name string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
-	r, owned, err = Find(c, name, kinds)
+func findFile(c *web.Request, name string, kinds []*record.Kind) (r *record.Record, who viewer, err error) {
+	r, who, err = Find(c, name, kinds)
 	if ext := path.Ext(name); kv.Missing(err) && ext != "" && ext != name {
-		r, owned, err = Find(c, strings.TrimSuffix(name, ext), kinds)
+		r, who, err = Find(c, strings.TrimSuffix(name, ext), kinds)
 	}
-	return r, owned, err
+	return r, who, err
 }
 
 // Find is shared without the check of the password. Whether the conditions of an item let a visitor in is decided by
 // record.Share.Open, and for items of a collection by record.Collection.Through.
-func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
+func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, who viewer, err error) {
 	// The text of an item that is closed is not read: the time must not tell how long it is.
 	for most := shortText; ; {
 		r, long, err := catalog.Shared(c.Site.Store, slug, most)
 		if err != nil {
-			return nil, false, err
+			return nil, viewer{}, err
 		}
-		owned, closed := seen(c, r, kinds)
+		who, closed := seen(c, r, kinds)
 		if closed != nil {
 			r.Body = nil
-			return r, owned, closed
+			return r, who, closed
 		}
 		if r.Body != nil {
-			return r, owned, nil
+			return r, who, nil
 		}
 		if err := holdText(c, long); err != nil {
-			return nil, false, err
+			return nil, viewer{}, err
 		}
 		most = long
 	}
@@ -113,18 +114,99 @@ func readLong(c *web.Request, find func(*kv.Tx) (*record.Record, error)) (r *rec
 	}
 }
 
-// seen reports whether the caller may see the item, except for its password, as its owner or as a visitor.
-func seen(c *web.Request, r *record.Record, kinds []*record.Kind) (owned bool, err error) {
+// A viewer is who looks at an item or a collection at its address. The zero viewer is a visitor.
+type viewer struct {
+	account record.ID
+	role    record.Role // of the account; "" for a visitor
+}
+
+// inside reports whether the conditions for visitors do not bind: the viewer is the owner, or a member of the collection.
+func (who viewer) inside() bool { return who.role != "" }
+
+// owns reports whether the viewer owns an item that is seen at the address. The owner of a collection does not own what
+// members put into it.
+func (who viewer) owns(item *record.Record) bool { return who.inside() && who.account == item.Owner }
+
+// asker is the viewer for the rule about the items of a collection whose conditions the viewer meets.
+func (who viewer) asker() record.Asker {
+	return record.Asker{ID: who.account, Role: who.role, Admitted: true}
+}
+
+// seen says who the caller is to the item, or why the caller may not see it, except for its password.
+func seen(c *web.Request, r *record.Record, kinds []*record.Kind) (viewer, error) {
 	now := c.Site.Store.Now()
-	switch {
-	case !slices.Contains(kinds, r.Kind):
-		return false, record.ErrMissing
-	case c.Owns(r) || c.AtContentOrigin() && Granted(c, grant.ToOwn, r):
-		return true, nil
-	case r.Reached && !r.Expired(now) && (Granted(c, grant.ToRead, r) || resumes(c, r)):
-		return false, nil // the visitor of the last view may continue reading
+	if !slices.Contains(kinds, r.Kind) {
+		return viewer{}, record.ErrMissing
 	}
-	return false, r.Open(now)
+	who, err := insider(c, r)
+	switch {
+	case err != nil, who.inside():
+		return who, err
+	case r.Reached && !r.Expired(now) && (Granted(c, grant.ToRead, r) || resumes(c, r)):
+		return viewer{}, nil // the visitor of the last view may continue reading
+	}
+	return viewer{}, r.Open(now)
+}
+
+// insider is the caller as the owner of an item or as a member of a collection; the zero viewer for everybody else.
+func insider(c *web.Request, r *record.Record) (viewer, error) {
+	switch {
+	case c.Owns(r):
+		return viewer{r.Owner, record.RoleOwner}, nil
+	case c.AtContentOrigin():
+		return insiderByGrant(c, r)
+	case r.Kind != record.Collections || c.Caller == nil || !c.Caller.Key.Allows(people.ScopeRead):
+		return viewer{}, nil
+	}
+	return memberOf(c, r, c.Caller.User.ID)
+}
+
+// insiderByGrant is the insider whom a grant of the request names, at the origin for content. A grant that no longer
+// counts is none.
+func insiderByGrant(c *web.Request, r *record.Record) (viewer, error) {
+	now := c.Site.Store.Now()
+	for text, visitor := range grantsInRequest(c, grant.ToEnter, r.Slug) {
+		text, _, _ = strings.Cut(text, ".")
+		_, by, holds := c.Site.Grants.Holds(text, grant.ToEnter, r, now, visitor)
+		if !holds && visitor != "" && roams(r) {
+			_, by, holds = c.Site.Grants.Holds(text, grant.ToEnter, r, now, anywhere)
+		}
+		if !holds {
+			continue
+		}
+		who, err := insiderWith(c, by, r)
+		if err != nil || who.inside() {
+			return who, err
+		}
+	}
+	return viewer{}, nil
+}
+
+// insiderWith is the insider with a credential, as it is now.
+func insiderWith(c *web.Request, by grant.Credential, r *record.Record) (viewer, error) {
+	caller, err := people.Recognize(c.Site.Store, by.Account, by.ID)
+	if err != nil || !caller.Key.Allows(people.ScopeRead) {
+		return viewer{}, nil //nolint:nilerr // the credential was revoked
+	}
+	if by.Account == r.Owner {
+		return viewer{r.Owner, record.RoleOwner}, nil
+	}
+	if r.Kind != record.Collections {
+		return viewer{}, nil
+	}
+	return memberOf(c, r, by.Account)
+}
+
+// memberOf is an account as a member of a collection; the zero viewer if it is none.
+func memberOf(c *web.Request, r *record.Record, account record.ID) (who viewer, err error) {
+	err = c.Site.Store.View(func(tx *kv.Tx) error {
+		role, err := catalog.RoleIn(tx, r, account)
+		if role != "" {
+			who = viewer{account, role}
+		}
+		return err
+	})
+	return who, err
 }
 
 // finds is the rule of web.Operation.Finds for addresses of items of the kinds, which may have an extension.
@@ -137,11 +219,11 @@ func finds(kinds ...*record.Kind) func(*web.Request) error {
 
 // findsThrough is it for an item of a collection. Without the password of the collection nobody learns what is in it.
 func findsThrough(c *web.Request) error {
-	r, owned, err := Find(c, c.Arg("slug"), []*record.Kind{record.Collections})
-	if err != nil || !opened(c, r, owned) {
+	r, who, err := Find(c, c.Arg("slug"), []*record.Kind{record.Collections})
+	if err != nil || !opened(c, r, who) {
 		return err
 	}
-	_, err = through(c, r)
+	_, err = through(c, r, who)
 	return err
 }
 
@@ -151,8 +233,8 @@ var errLocked = &record.Error{
 }
 
 // Unlock checks the visitor's password for an item that Find found.
-func Unlock(c *web.Request, r *record.Record, owned bool) error {
-	if opened(c, r, owned) {
+func Unlock(c *web.Request, r *record.Record, who viewer) error {
+	if opened(c, r, who) {
 		return nil
 	}
 	password := c.R.Header.Get("X-Share-Password")
@@ -163,8 +245,8 @@ func Unlock(c *web.Request, r *record.Record, owned bool) error {
 }
 
 // opened reports whether the visitor needs no password for an item, or has typed it before.
-func opened(c *web.Request, r *record.Record, owned bool) bool {
-	return owned || r.Password == "" || Granted(c, grant.ToUnlock, r) || Granted(c, grant.ToRead, r)
+func opened(c *web.Request, r *record.Record, who viewer) bool {
+	return who.inside() || r.Password == "" || Granted(c, grant.ToUnlock, r) || Granted(c, grant.ToRead, r)
 }
 
 // NotOpen takes an error of Find and returns it. A password for a missing item costs the same work as one for an

@@ -29,23 +29,29 @@ var (
 	ReadCollectionThumbnail = ReadThumbnail.By(readCollectionThumbnail)
 )
 
-// through finds the item in the path as visitors of the collection r get it.
-func through(c *web.Request, r *record.Record) (*record.Record, error) {
+// through finds the item in the path as the viewer of the collection r gets it.
+func through(c *web.Request, r *record.Record, who viewer) (*record.Record, error) {
 	id, err := uuid.Parse(c.Arg("item"))
 	if err != nil {
 		return nil, record.ErrMissing
 	}
-	return readLong(c, func(tx *kv.Tx) (*record.Record, error) { return catalog.Through(tx, r, id) })
+	return readLong(c, func(tx *kv.Tx) (*record.Record, error) {
+		item, may, err := catalog.Through(tx, r, who.asker(), id)
+		if err == nil && may.Own && who.role == record.RoleOwner && may.LeftOut != "" {
+			return nil, record.ErrMissing // the owner has it at its own address, and sees here what visitors see
+		}
+		return item, err
+	})
 }
 
 // viewCollectionItem shows an item of a collection, with links to those before and after it.
 func viewCollectionItem(c *web.Request) error {
-	r, owned, err := shared(c, c.Arg("slug"), record.Collections)
+	r, who, err := shared(c, c.Arg("slug"), record.Collections)
 	if err != nil {
 		return RefuseItem(c, r, err)
 	}
-	return viewAs(c, r, owned, func() (embed.Page, error) {
-		item, err := through(c, r)
+	return viewAs(c, r, who, func() (embed.Page, error) {
+		item, err := through(c, r, who)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +59,7 @@ func viewCollectionItem(c *web.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		v, err := viewing(c, r, item, owned)
+		v, err := viewing(c, r, item, who)
 		if err != nil {
 			return nil, err
 		}
@@ -65,8 +71,12 @@ func viewCollectionItem(c *web.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		seen := all.Visible
+		seen := shownTo(who, all)
 		at := slices.IndexFunc(seen, func(m catalog.Item) bool { return m.ID == item.ID })
+		if at < 0 { // its owner looks at an item that visitors do not see
+			seen = all.All
+			at = slices.IndexFunc(seen, func(m catalog.Item) bool { return m.ID == item.ID })
+		}
 		address := func(i int) string {
 			if i < 0 || i >= len(seen) {
 				return ""
@@ -84,26 +94,34 @@ func viewCollectionItem(c *web.Request) error {
 	})
 }
 
+// shownTo are the items of a collection for a viewer. Members see all of them; the owner sees what visitors see.
+func shownTo(who viewer, all *catalog.Items) []catalog.Item {
+	if who.inside() && who.role != record.RoleOwner {
+		return all.All
+	}
+	return all.Visible
+}
+
 // readCollectionItem answers with the bytes of an item of a collection.
 func readCollectionItem(c *web.Request) error {
-	r, owned, err := shared(c, c.Arg("slug"), record.Collections)
+	r, who, err := shared(c, c.Arg("slug"), record.Collections)
 	if err != nil {
 		return refuseRaw(c, r, err)
 	}
-	item, err := through(c, r)
+	item, err := through(c, r, who)
 	if err != nil {
 		return err
 	}
-	return rawAs(c, r, item, owned)
+	return rawAs(c, r, item, who)
 }
 
 // readCollectionThumbnail answers with the small version of a picture in a collection, or the picture of another item.
 func readCollectionThumbnail(c *web.Request) error {
-	r, owned, err := shared(c, c.Arg("slug"), record.Collections)
+	r, who, err := shared(c, c.Arg("slug"), record.Collections)
 	if err != nil {
 		return err
 	}
-	return thumbnailAs(c, r, owned, func() (*record.Record, error) { return through(c, r) })
+	return thumbnailAs(c, r, who, func() (*record.Record, error) { return through(c, r, who) })
 }
 
 // readCollection reads a collection's own fields and its items.
@@ -118,7 +136,7 @@ func readCollection(c *web.Request, r *record.Record) (*record.Collection, *cata
 }
 
 // collectionPage shows a page of a collection: first pictures and films, then the rest as a list.
-func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, error) {
+func collectionPage(c *web.Request, r *record.Record, who viewer) (embed.Page, error) {
 	query, err := c.Query()
 	if err != nil {
 		return nil, err
@@ -130,9 +148,9 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 	at := c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug)
 	p := embed.CollectionPage{
 		Base: c.Site.Prefix(), Origin: c.Site.Content, Address: c.Site.Base + "/v/" + r.Slug, Title: body.Name, Description: body.Description,
-		Expires: r.Expires, Own: owned, Limit: r.Limit, Open: r.OpenToAll(), Logged: r.Logged, Count: all.Items, Bytes: all.Bytes,
+		Expires: r.Expires, Own: who.role == record.RoleOwner, Limit: r.Limit, Open: r.OpenToAll(), Logged: r.Logged, Count: all.Items, Bytes: all.Bytes,
 	}
-	seen := all.Visible
+	seen := shownTo(who, all)
 	pages := max(1, (len(seen)+pageItems-1)/pageItems)
 	n, err := strconv.Atoi(cmp.Or(query.Get("page"), "1"))
 	if err != nil || n < 1 || n > pages {
@@ -146,7 +164,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 	}
 	p.Page, p.Pages, p.Previous, p.Next = n, pages, link(n-1), link(n+1)
 	if body.Download && len(seen) > 0 {
-		_, p.Zip, err = rawAddresses(c, r, url.PathEscape(r.Slug)+".zip", owned)
+		_, p.Zip, err = rawAddresses(c, r, url.PathEscape(r.Slug)+".zip", who)
 		if err != nil {
 			return nil, err
 		}
@@ -157,14 +175,14 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 			return err
 		}
 		p.Owner, p.Left = DisplayName(*u), r.Limit-catalog.Used(tx, r)
-		if owned {
+		if who.role == record.RoleOwner {
 			for _, m := range all.All {
 				if m.LeftOut == "" {
 					continue
 				}
 				p.LeftOut++
 				if len(p.Reasons) < pageItems {
-					b, err := headOf(tx, r, m)
+					b, err := headOf(tx, m)
 					if err != nil {
 						return err
 					}
@@ -173,7 +191,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 			}
 		}
 		for _, m := range seen[(n-1)*pageItems : min(n*pageItems, len(seen))] {
-			b, err := headOf(tx, r, m)
+			b, err := headOf(tx, m)
 			if kv.Missing(err) { // removed just now
 				continue
 			}
@@ -197,7 +215,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 				continue
 			}
 			// Only an owner asks for one that is not there yet: each counts as a wrong address.
-			if address, _ := pictureOf(b); address != "" && (owned || c.Site.Pictures.Has(address)) {
+			if address, _ := pictureOf(b); address != "" && (who.inside() || c.Site.Pictures.Has(address)) {
 				t.Picture = small + "?" + sizeParam + "=picture"
 			}
 			p.Rows = append(p.Rows, t)
@@ -232,8 +250,8 @@ func reason(l embed.Lang, why record.Exclusion) string {
 }
 
 // headOf reads the head of an item, for lists.
-func headOf(tx *kv.Tx, r *record.Record, m catalog.Item) (record.Body, error) {
-	item, err := catalog.Borrow(tx, r.Owner, m.Kind, m.ID.String())
+func headOf(tx *kv.Tx, m catalog.Item) (record.Body, error) {
+	item, err := catalog.Borrow(tx, m.Owner, m.Kind, m.ID.String())
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ const itemsParam = "items"
 
 // sendZip answers with the items of a collection as a zip, under the collection's conditions. A single range is read from
 // archive.Archive, which computes any byte of the zip; several ranges get the whole zip.
-func sendZip(c *web.Request, r *record.Record, owned bool) error {
+func sendZip(c *web.Request, r *record.Record, who viewer) error {
 	query, err := c.Query()
 	if err != nil {
 		return err
@@ -43,10 +43,10 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	if err != nil {
 		return err
 	}
-	if !body.Download && !owned {
+	if !body.Download && !who.inside() {
 		return record.ErrMissing
 	}
-	chosen := all.Visible
+	chosen := shownTo(who, all)
 	if named := strings.Join(query[itemsParam], ","); named != "" {
 		wanted := map[string]bool{}
 		for id := range strings.SplitSeq(named, ",") {
@@ -63,7 +63,7 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 		return err
 	}
 	defer sent()
-	z, err := layout(c, r, owned, chosen)
+	z, err := layout(c, r, who, chosen)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	if strings.Contains(c.R.Header.Get("Range"), ",") { // several ranges are not worth it: the answer is all of it
 		c.R.Header.Del("Range")
 	}
-	return sendBytes(c, r, owned, "application/zip", "", archive.Safe(body.Name+".zip"), a.Tag(), a, a.Size())
+	return sendBytes(c, r, who, "application/zip", "", archive.Safe(body.Name+".zip"), a.Tag(), a, a.Size())
 }
 
 const (
@@ -92,15 +92,15 @@ const (
 
 // layout makes the entries of the zip of the items. It waits for one of the two turns of Zips.Layout, or fails with Busy
 // if too many wait, and reads only what is not cached. While the zip is sent, one text at a time is in memory.
-func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Item) (*zipping, error) {
+func layout(c *web.Request, r *record.Record, who viewer, chosen []catalog.Item) (*zipping, error) {
 	done, err := c.Site.Zips.Layout(c.R.Context(), limit.Network(c.Addr))
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	z := &zipping{c: c, owned: owned, counted: r.Limit > 0 && !owned, fresh: map[catalog.CRCKey]uint32{}}
+	z := &zipping{c: c, who: who, counted: r.Limit > 0 && !who.inside(), fresh: map[catalog.CRCKey]uint32{}}
 	for some := range slices.Chunk(chosen, laidAtOnce) {
-		if err := z.add(r, some); err != nil {
+		if err := z.add(some); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +113,7 @@ func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Item)
 // zipping makes the entries of a zip. Bookmarks and short links become one file.
 type zipping struct {
 	c       *web.Request
-	owned   bool
+	who     viewer
 	counted bool // a view is counted against a limit, so the files must be there
 	names   archive.Names
 	all     []archive.Entry
@@ -130,12 +130,12 @@ type line struct {
 }
 
 // add makes the entries of some items.
-func (z *zipping) add(r *record.Record, some []catalog.Item) error {
+func (z *zipping) add(some []catalog.Item) error {
 	var items []*record.Record // without their bodies
 	files := map[record.ID]*record.File{}
 	if err := z.c.Site.Store.View(func(tx *kv.Tx) error {
 		for _, m := range some {
-			key := record.RowKey(r.Owner, m.Kind, m.ID)
+			key := record.RowKey(m.Owner, m.Kind, m.ID)
 			row := tx.Get(kv.RecordBucket, key)
 			if row == nil { // removed just now
 				continue
@@ -188,7 +188,7 @@ func (z *zipping) addFile(item *record.Record, b *record.File) error {
 		}
 		zips.Remember(at, archive.Fact{Name: b.OriginalName, Media: b.MimeType, Found: time.Now()})
 	}
-	of, err := contentOf(z.c, item, b.MimeType, z.owned)
+	of, err := contentOf(z.c, item, b.MimeType, z.who.owns(item))
 	if lost(err) {
 		return nil
 	}
@@ -336,7 +336,7 @@ func zipReady(a *archive.Archive) error {
 func (z *zipping) addText(item *record.Record) error {
 	key := item.Key()
 	f, known := z.c.Site.Zips.Fact(archive.Item{ID: item.ID, Seq: item.Seq})
-	own := z.owned && item.Kind == record.Bookmarks // has more, and changes with the names of its tags
+	own := z.who.owns(item) && item.Kind == record.Bookmarks // has more, and changes with the names of its tags
 	if !known || own {
 		if err := z.c.R.Context().Err(); err != nil {
 			return err
@@ -389,7 +389,7 @@ func (z *zipping) text(key []byte) (name, text string, seq uint64, err error) {
 		switch b := b.(type) {
 		case *record.Bookmark:
 			line := format.Bookmark{URL: b.URL, Title: b.Named(), Created: item.Created}
-			if z.owned {
+			if z.who.owns(item) {
 				v := record.Shown{Record: record.Record{Kind: item.Kind}}
 				if err := catalog.Show(tx, item, &v); err != nil {
 					return err

@@ -45,8 +45,8 @@ func ContentOrigin(address, base string) (string, error) {
 
 // redirectToContent redirects to the origin for content with grants for what the caller may
 // see here, which end when the caller's rights end.
-func redirectToContent(c *web.Request, r *record.Record, owned bool, at string) error {
-	rights, err := contentGrants(c, r, owned, false)
+func redirectToContent(c *web.Request, r *record.Record, who viewer, at string) error {
+	rights, err := contentGrants(c, r, who, false)
 	if err != nil {
 		return err
 	}
@@ -102,16 +102,16 @@ func redirectContent(c *web.Request, to string, open bool) error {
 // contentGrants are the grants for an address of content. They cover what the caller may
 // see. paid says that this request is a view. A grant based on another one ends at the same
 // time, however often this is repeated.
-func contentGrants(c *web.Request, r *record.Record, owned, paid bool) ([]string, error) {
+func contentGrants(c *web.Request, r *record.Record, who viewer, paid bool) ([]string, error) {
 	now := c.Site.Store.Now()
 	ends := map[grant.Kind]time.Time{}
 	separate := c.Site.Content != "" // which gets neither the session nor the password's cookie
 	read, reads := grantEnds(c, grant.ToRead, r)
 	unlocked, unlocks := grantEnds(c, grant.ToUnlock, r)
 	switch {
-	case owned && separate:
-		ends[grant.ToOwn] = now.Add(OwnTime)
-	case owned:
+	case who.inside() && separate:
+		ends[grant.ToEnter] = now.Add(OwnTime)
+	case who.inside():
 	case reads:
 		ends[grant.ToRead] = read
 	case paid:
@@ -119,7 +119,7 @@ func contentGrants(c *web.Request, r *record.Record, owned, paid bool) ([]string
 	case r.Password != "" && !unlocks: // the password itself was sent
 		ends[grant.ToUnlock] = now.Add(ReadTime)
 	}
-	if separate && !owned && unlocks {
+	if separate && !who.inside() && unlocks {
 		ends[grant.ToUnlock] = unlocked
 	}
 	var all []string
@@ -128,7 +128,7 @@ func contentGrants(c *web.Request, r *record.Record, owned, paid bool) ([]string
 		all = append(all, text)
 		return err
 	}
-	for _, kind := range []grant.Kind{grant.ToOwn, grant.ToRead, grant.ToUnlock} {
+	for _, kind := range []grant.Kind{grant.ToEnter, grant.ToRead, grant.ToUnlock} {
 		at, ok := ends[kind]
 		if !ok {
 			continue

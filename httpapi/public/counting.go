@@ -21,9 +21,9 @@ import (
 // who was counted are not, and neither are those that no person has made. For an item with a
 // limit the last fail: with errCard for a program that fetches links, otherwise with errAhead.
 // A visitor who has typed the password of the item is a person. A redirect counts each time.
-func counts(c *web.Request, r *record.Record, owned bool) (bool, error) {
+func counts(c *web.Request, r *record.Record, who viewer) (bool, error) {
 	switch {
-	case owned, c.R.Method == http.MethodHead, r.Kind != record.Links && (Granted(c, grant.ToRead, r) || resumes(c, r)):
+	case who.inside(), c.R.Method == http.MethodHead, r.Kind != record.Links && (Granted(c, grant.ToRead, r) || resumes(c, r)):
 		return false, nil
 	case c.R.Method == http.MethodPost: // the form of a card
 		return true, nil
@@ -36,8 +36,8 @@ func counts(c *web.Request, r *record.Record, owned bool) (bool, error) {
 }
 
 // countsPage is counts for a page, which only a browser is believed to open for a person.
-func countsPage(c *web.Request, r *record.Record, owned bool) (bool, error) {
-	counts, err := counts(c, r, owned)
+func countsPage(c *web.Request, r *record.Record, who viewer) (bool, error) {
+	counts, err := counts(c, r, who)
 	if counts && r.Limit > 0 && r.Password == "" && c.R.Method == http.MethodGet && !navigates(c) {
 		return false, errCard
 	}

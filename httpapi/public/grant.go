@@ -133,7 +133,11 @@ func grantEnds(c *web.Request, kind grant.Kind, r *record.Record) (ends time.Tim
 		if !holds && visitor != "" && roams(r) {
 			end, by, holds = c.Site.Grants.Holds(text, kind, r, now, anywhere)
 		}
-		if holds && (kind != grant.ToOwn || c.Site.Owns(by, r)) {
+		if holds && kind == grant.ToEnter {
+			who, err := insiderWith(c, by, r)
+			holds = err == nil && who.inside()
+		}
+		if holds {
 			ok = true
 			if end.After(ends) {
 				ends = end
@@ -227,9 +231,9 @@ func SetGrantCookie(c *web.Request, kind grant.Kind, r *record.Record) error {
 func newAddressGrant(
 	c *web.Request, kind grant.Kind, r *record.Record, ends time.Time, visitor string,
 ) (string, error) {
-	var by record.ID
-	if kind == grant.ToOwn {
-		by = c.Caller.Key.ID // the only thing that identifies the owner there
+	var by grant.Credential
+	if kind == grant.ToEnter {
+		by = grant.Credential{Account: c.Owner(), ID: c.Caller.Key.ID} // the only thing that identifies the caller there
 	}
 	text := c.Site.Grants.Make(kind, r, ends, by, visitor)
 	if kind != grant.ToRead || r.AtLimit != record.Delete || r.Limit == 0 || r.Bytes == nil {

@@ -67,8 +67,8 @@ func FuzzGrants(f *testing.F) {
 	now := ends.Add(-time.Second)
 	r := &record.Record{ID: p.ID, Owner: p.Owner}
 	genuine := map[string]bool{text: true}
-	for _, kind := range []grant.Kind{grant.ToRead, grant.ToUnlock, grant.ToOwn} {
-		genuine[g.Make(kind, r, ends, record.ID{5}, p.Visitor)] = true
+	for _, kind := range []grant.Kind{grant.ToRead, grant.ToUnlock, grant.ToEnter} {
+		genuine[g.Make(kind, r, ends, grant.Credential{ID: record.ID{5}}, p.Visitor)] = true
 	}
 	for text := range genuine {
 		f.Add(text)
@@ -80,7 +80,7 @@ func FuzzGrants(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		_, err := g.OpenRemovedFile(text, p.Slug, now, p.Visitor)
 		ok := err == nil
-		for _, kind := range []grant.Kind{grant.ToRead, grant.ToUnlock, grant.ToOwn} {
+		for _, kind := range []grant.Kind{grant.ToRead, grant.ToUnlock, grant.ToEnter} {
 			_, _, holds := g.Holds(text, kind, r, now, p.Visitor)
 			ok = ok || holds
 		}

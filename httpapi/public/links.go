@@ -27,11 +27,11 @@ func findsLink(c *web.Request) error {
 
 // followLink redirects to the target of a short link.
 func followLink(c *web.Request) error {
-	r, owned, err := shared(c, c.Arg("slug"), record.Links)
+	r, who, err := shared(c, c.Arg("slug"), record.Links)
 	if err != nil {
 		return RefuseLink(c, r, err)
 	}
-	return RedirectLink(c, r, owned)
+	return RedirectLink(c, r, who)
 }
 
 // RefuseLink is RefuseItem for a short link. A client that takes no pages gets the error.
@@ -44,7 +44,7 @@ func RefuseLink(c *web.Request, r *record.Record, err error) error {
 
 // RedirectLink redirects a short link (RFC 9110, section 15.4.3) and counts the click. The
 // target of a link with a limit is shown only in exchange for a click.
-func RedirectLink(c *web.Request, r *record.Record, owned bool) error {
+func RedirectLink(c *web.Request, r *record.Record, who viewer) error {
 	b, err := r.Decode()
 	if err != nil {
 		return err
@@ -59,16 +59,16 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool) error {
 			return err
 		}
 		if back { // a loop, maybe because the server's address changed
-			return View(c, r, owned)
+			return View(c, r, who)
 		}
 	}
 	h := c.W.Header()
 	h["Cache-Control"] = web.HeadNoStore
-	if r.Limit > 0 && !owned && c.R.Method == http.MethodHead {
+	if r.Limit > 0 && !who.inside() && c.R.Method == http.MethodHead {
 		c.W.WriteHeader(http.StatusOK)
 		return nil
 	}
-	counts, err := counts(c, r, owned)
+	counts, err := counts(c, r, who)
 	if err == errCard { //nolint:errorlint // never wrapped
 		return card(c, r)
 	}

@@ -44,16 +44,16 @@ var rawKinds = []*record.Kind{record.Files, record.Notes, record.Snippets, recor
 // address as a slug from an earlier version.
 func readRaw(c *web.Request) error {
 	var r *record.Record
-	var owned bool
+	var who viewer
 	err := record.ErrMissing
 	if of, zip := strings.CutSuffix(c.Arg("slug"), ".zip"); zip {
-		r, owned, err = Find(c, of, []*record.Kind{record.Collections})
+		r, who, err = Find(c, of, []*record.Kind{record.Collections})
 	}
 	switch {
 	case kv.Missing(err):
-		r, owned, err = sharedFile(c, c.Arg("slug"), rawKinds...)
+		r, who, err = sharedFile(c, c.Arg("slug"), rawKinds...)
 	case err == nil:
-		err = Unlock(c, r, owned)
+		err = Unlock(c, r, who)
 	}
 	if kv.Missing(err) {
 		if p, gone := RemovedFileAt(c, c.Arg("slug")); gone == nil {
@@ -66,7 +66,7 @@ func readRaw(c *web.Request) error {
 	if err != nil {
 		return refuseRaw(c, r, err)
 	}
-	return rawAs(c, r, r, owned)
+	return rawAs(c, r, r, who)
 }
 
 // refuseRaw is RefuseItem for the bytes of r. A client that takes no pages gets the error.
@@ -82,12 +82,12 @@ func refuseRaw(c *web.Request, r *record.Record, err error) error {
 }
 
 // rawAs answers with the bytes of an item. The password, limit and grants of r apply.
-func rawAs(c *web.Request, r, item *record.Record, owned bool) error {
+func rawAs(c *web.Request, r, item *record.Record, who viewer) error {
 	if c.Site.Content != "" && !c.AtContentOrigin() {
-		return redirectToContent(c, r, owned, "/x/")
+		return redirectToContent(c, r, who, "/x/")
 	}
 	if item.Kind == record.Collections {
-		return sendZip(c, r, owned)
+		return sendZip(c, r, who)
 	}
 	body, err := item.Decode()
 	if err != nil {
@@ -101,7 +101,7 @@ func rawAs(c *web.Request, r, item *record.Record, owned bool) error {
 	case *record.File:
 		// Opened before the view is counted, so that it stays readable if the last view
 		// deletes the file.
-		f, of, err := openContent(c, r, item, b.MimeType, owned)
+		f, of, err := openContent(c, r, item, b.MimeType, who)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func rawAs(c *web.Request, r, item *record.Record, owned bool) error {
 	if _, file := body.(*record.File); !file {
 		c.HoldOnly(size)
 	}
-	return sendBytes(c, r, owned, mimeType, charset, name, digest, content, size)
+	return sendBytes(c, r, who, mimeType, charset, name, digest, content, size)
 }
 
 // CharsetOf is the charset of stored content of the media type, judging by its beginning; "" if it is not a text or
@@ -141,7 +141,7 @@ func CharsetOf(c *web.Request, ref blobs.Ref, mimeType string) string {
 // sendBytes answers with bytes under the conditions of r. The headers that keep hostile
 // content from running are those of web.SetContentHeaders in httpapi/web/content.go.
 func sendBytes(
-	c *web.Request, r *record.Record, owned bool, mimeType, charset, name string, digest [sha256.Size]byte, content io.ReadSeeker,
+	c *web.Request, r *record.Record, who viewer, mimeType, charset, name string, digest [sha256.Size]byte, content io.ReadSeeker,
 	size int64,
 ) error {
 	h := c.W.Header()
@@ -154,7 +154,7 @@ func sendBytes(
 				return err
 			}
 		}
-		return countView(c, r, owned, status, size)
+		return countView(c, r, who, status, size)
 	})
 	if err == errCard { //nolint:errorlint // never wrapped
 		web.ClearContentHeaders(c.W.Header())
@@ -204,7 +204,7 @@ func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
 	web.SetContentHeaders(h, p.Media, CharsetOf(c, p.Ref, p.Media), p.Name, AsDownload(c), c.AtContentOrigin())
 	h.Set("Etag", etag(r, of.Digest))
 	h.Set("Cache-Control", "private, no-store")
-	return SendContent(c, f, of.Size, func(status int) error { return countView(c, r, true, status, of.Size) })
+	return SendContent(c, f, of.Size, func(status int) error { return countView(c, r, viewer{r.Owner, record.RoleOwner}, status, of.Size) })
 }
 
 // AsDownload reports whether the client wants to download the content, not to show it.
@@ -218,15 +218,15 @@ const saveParam = "download"
 // openContent opens the bytes of a file to send them. If a view is to be counted against a
 // limit, that of r, it first checks all of the bytes.
 func openContent(
-	c *web.Request, r, item *record.Record, media string, owned bool,
+	c *web.Request, r, item *record.Record, media string, who viewer,
 ) (f io.ReadSeekCloser, of shownContent, err error) {
-	unreadable := func(err error) error { return Unreadable(c, item.ID, owned, err) }
-	if r.Limit > 0 && !owned {
+	unreadable := func(err error) error { return Unreadable(c, item.ID, who.owns(item), err) }
+	if r.Limit > 0 && !who.inside() {
 		if err := c.Site.Blobs.Prove(item.Bytes.Ref); err != nil {
 			return nil, of, unreadable(err)
 		}
 	}
-	of, err = contentOf(c, item, media, owned)
+	of, err = contentOf(c, item, media, who.owns(item))
 	if err != nil {
 		return nil, of, unreadable(err)
 	}
@@ -429,14 +429,14 @@ func (g *countingWriter) copy(r io.Reader) (int64, error) {
 }
 
 // countView counts the view if the answer with this status is one.
-func countView(c *web.Request, r *record.Record, owned bool, status int, size int64) error {
+func countView(c *web.Request, r *record.Record, who viewer, status int, size int64) error {
 	if err := Refusal(c, status, size); err != nil || status == http.StatusNotModified {
 		return err
 	}
 	if status == http.StatusOK {
 		c.R.Header.Del("Range") // only a part belongs to the view of a program without cookies
 	}
-	if counts, err := counts(c, r, owned); err != nil || !counts {
+	if counts, err := counts(c, r, who); err != nil || !counts {
 		return err
 	}
 	if r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.R.Header.Get("Range"), size) {
@@ -522,7 +522,7 @@ func readShared(k *record.Kind) func(*web.Request) error {
 		if form.password.Text != "" {
 			c.R.Header.Set("X-Share-Password", form.password.Text)
 		}
-		r, owned, err := shared(c, c.Arg("slug"), k)
+		r, who, err := shared(c, c.Arg("slug"), k)
 		if err != nil {
 			return err
 		}
@@ -538,7 +538,7 @@ func readShared(k *record.Kind) func(*web.Request) error {
 		if err != nil {
 			return err
 		}
-		if !owned {
+		if !who.inside() {
 			if err := see(c, r, history.VisitPage); err != nil {
 				return err
 			}

@@ -31,21 +31,21 @@ var ViewItem = web.PageOp(viewItem, 401, 404, 410, 429, 503).ForVisitors().Found
 // viewItem shows an item to anyone who may see it. The address may have an extension, because
 // addresses at the origin for content that redirect here may have one.
 func viewItem(c *web.Request) error {
-	r, owned, err := sharedFile(c, c.Arg("slug"), record.Kinds...)
+	r, who, err := sharedFile(c, c.Arg("slug"), record.Kinds...)
 	if err != nil {
 		return RefuseItem(c, r, err)
 	}
-	return View(c, r, owned)
+	return View(c, r, who)
 }
 
 // View shows an item to a caller who may see it. Showing the page is a view.
 // The page's own requests for the bytes belong to the same view.
-func View(c *web.Request, r *record.Record, owned bool) error {
-	return viewAs(c, r, owned, func() (embed.Page, error) {
+func View(c *web.Request, r *record.Record, who viewer) error {
+	return viewAs(c, r, who, func() (embed.Page, error) {
 		if r.Kind == record.Collections {
-			return collectionPage(c, r, owned)
+			return collectionPage(c, r, who)
 		}
-		v, err := viewing(c, r, r, owned)
+		v, err := viewing(c, r, r, who)
 		if err != nil {
 			return nil, err
 		}
@@ -54,8 +54,8 @@ func View(c *web.Request, r *record.Record, owned bool) error {
 }
 
 // viewAs shows a page under the conditions of r, the item or collection that was found.
-func viewAs(c *web.Request, r *record.Record, owned bool, make func() (embed.Page, error)) error {
-	counts, err := countsPage(c, r, owned)
+func viewAs(c *web.Request, r *record.Record, who viewer, make func() (embed.Page, error)) error {
+	counts, err := countsPage(c, r, who)
 	if r.Kind == record.Links { // its page says where it leads; to follow it counts
 		counts, err = false, nil
 	}
@@ -98,14 +98,14 @@ const largePicture = 2_000_000
 
 // viewing collects what the page of an item shows. r has the conditions: it is the item itself, or the collection
 // through which it is seen.
-func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error) {
+func viewing(c *web.Request, r, item *record.Record, who viewer) (Viewing, error) {
 	body, err := item.Decode()
 	if err != nil {
 		return Viewing{}, err
 	}
 	at := addressOf(r, item)
 	v := Viewing{
-		Lang: c.Lang(), Shown: &record.Shown{Visitor: r != item}, Body: body, Own: owned && r == item,
+		Lang: c.Lang(), Shown: &record.Shown{Visitor: r != item}, Body: body, Own: who.owns(item) && r == item,
 		Address: c.Site.Base + "/v/" + at,
 	}
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
@@ -122,13 +122,13 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 	v.Open = r.OpenToAll()
 	v.Left = r.Limit - v.Shown.Used
 	address, by := pictureOf(body)
-	if _, got := c.Site.Pictures.Get(address); got && (r.Limit == 0 || owned || r != item) {
+	if _, got := c.Site.Pictures.Get(address); got && (r.Limit == 0 || who.inside() || r != item) {
 		v.Cover = "/t/" + at + "?" + sizeParam + "=picture"
 		if v.Open {
 			v.Thumb = c.Site.Base + v.Cover
 		}
 		v.Cover = c.Site.Prefix() + v.Cover
-	} else if owned && address != "" {
+	} else if who.owns(item) && address != "" {
 		if err := wantPicture(c, item, address, by); err != nil {
 			return v, err
 		}
@@ -136,10 +136,10 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 	switch b := body.(type) {
 	case *record.File:
 		// Check this before a view is counted.
-		if err := checkIntact(c, r, item, b, owned); err != nil {
+		if err := checkIntact(c, r, item, b, who); err != nil {
 			return v, err
 		}
-		v.Raw, v.Download, err = rawAddresses(c, r, at, owned)
+		v.Raw, v.Download, err = rawAddresses(c, r, at, who)
 		if err != nil {
 			return v, err
 		}
@@ -154,20 +154,20 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 			v.Screen = c.Site.Prefix() + "/t/" + at
 		}
 		if record.ClassOf(b.MimeType) == record.Text {
-			v.Text, v.TextGoesOn, err = beginning(c, r, item, b.MimeType, owned)
+			v.Text, v.TextGoesOn, err = beginning(c, r, item, b.MimeType, who)
 		}
 		large := b.MimeType == "image/jpeg" && b.Size > largePicture && !v.Large
 		if large || ShownSmall(b.MimeType) && hasThumb(c, item, b.MimeType) {
 			v.Screen = c.Site.Prefix() + "/t/" + at + "?" + sizeParam + "=screen"
 		}
 	case *record.Note, *record.Snippet:
-		v.Raw, v.Download, err = rawAddresses(c, r, at, owned)
+		v.Raw, v.Download, err = rawAddresses(c, r, at, who)
 	case *record.Bookmark:
 		if v.Shown.Page.Icon != (record.ID{}) {
 			v.Icon = c.Site.Prefix() + "/t/" + at
 		}
 	case *record.Link:
-		if item.Limit > 0 && !owned { // the target is shown only in exchange for a click
+		if item.Limit > 0 && !who.owns(item) { // the target is shown only in exchange for a click
 			b.URL = ""
 		}
 	}
@@ -176,7 +176,7 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 
 // rawAddresses are the addresses of the item's bytes for its page. They have a grant, so that
 // they belong to the page's view.
-func rawAddresses(c *web.Request, r *record.Record, at string, owned bool) (raw, save string, err error) {
+func rawAddresses(c *web.Request, r *record.Record, at string, who viewer) (raw, save string, err error) {
 	q := url.Values{}
 	at = "/x/" + at
 	if c.Site.Content != "" {
@@ -184,7 +184,7 @@ func rawAddresses(c *web.Request, r *record.Record, at string, owned bool) (raw,
 	} else {
 		at = c.Site.Prefix() + at
 	}
-	rights, err := contentGrants(c, r, owned, true)
+	rights, err := contentGrants(c, r, who, true)
 	if err != nil {
 		return "", "", err
 	}
@@ -202,8 +202,8 @@ func rawAddresses(c *web.Request, r *record.Record, at string, owned bool) (raw,
 // checkIntact returns an error if the bytes of a file are known to be damaged. Missing bytes
 // are not an error here; requests for the bytes report them. If b is about other bytes than
 // those that the visitor gets, it is changed.
-func checkIntact(c *web.Request, r, item *record.Record, b *record.File, owned bool) error {
-	f, of, err := openContent(c, r, item, b.MimeType, owned)
+func checkIntact(c *web.Request, r, item *record.Record, b *record.File, who viewer) error {
+	f, of, err := openContent(c, r, item, b.MimeType, who)
 	if kv.Missing(err) {
 		return nil
 	}
@@ -218,9 +218,9 @@ func checkIntact(c *web.Request, r, item *record.Record, b *record.File, owned b
 
 // beginning is the start of a text file as UTF-8, and whether the file goes on; nil if the bytes are not a text.
 func beginning(
-	c *web.Request, r, item *record.Record, mimeType string, owned bool,
+	c *web.Request, r, item *record.Record, mimeType string, who viewer,
 ) (text []byte, goesOn bool, err error) {
-	f, of, err := openContent(c, r, item, mimeType, owned)
+	f, of, err := openContent(c, r, item, mimeType, who)
 	if err != nil {
 		return nil, false, err
 	}
@@ -296,14 +296,14 @@ func unlockItem(c *web.Request) error {
 	problem := func(err error) error {
 		return session.Problem(c, err, func(p embed.Problem) embed.Page { return locked(c, slug, then, p) })
 	}
-	r, owned, err := Find(c, slug, record.Kinds)
+	r, who, err := Find(c, slug, record.Kinds)
 	if err != nil {
 		return problem(NotOpen(c, err))
 	}
-	if values.Get("password") == "" && !opened(c, r, owned) {
+	if values.Get("password") == "" && !opened(c, r, who) {
 		return c.RespondPage(http.StatusUnauthorized, locked(c, slug, then, embed.Problem{Text: c.Lang().T("locked.type")}))
 	}
-	if err := Unlock(c, r, owned); err != nil {
+	if err := Unlock(c, r, who); err != nil {
 		return problem(err)
 	}
 	if values.Has("show") { // else any site could use up the views
@@ -313,10 +313,10 @@ func unlockItem(c *web.Request) error {
 	}
 	switch values.Get("show") {
 	case "page":
-		return View(c, r, owned)
+		return View(c, r, who)
 	case "link":
 		if r.Kind == record.Links {
-			return RedirectLink(c, r, owned)
+			return RedirectLink(c, r, who)
 		}
 	}
 	if r.Password != "" {
@@ -336,16 +336,16 @@ var ReadThumbnail = web.Operation{
 // picture of its page, the cover of a game, or the photo of a recipe.
 // This is not a view, so an item with a limit has one only for visitors whose view was counted.
 func readThumbnail(c *web.Request) error {
-	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Bookmarks, record.Games, record.Recipes)
+	r, who, err := sharedFile(c, c.Arg("slug"), record.Files, record.Bookmarks, record.Games, record.Recipes)
 	if err != nil {
 		return err
 	}
-	return thumbnailAs(c, r, owned, func() (*record.Record, error) { return r, nil })
+	return thumbnailAs(c, r, who, func() (*record.Record, error) { return r, nil })
 }
 
 // thumbnailAs answers with the small version of what find finds, under the conditions of r.
-func thumbnailAs(c *web.Request, r *record.Record, owned bool, find func() (*record.Record, error)) error {
-	if r.Limit > 0 && !owned && !Granted(c, grant.ToRead, r) {
+func thumbnailAs(c *web.Request, r *record.Record, who viewer, find func() (*record.Record, error)) error {
+	if r.Limit > 0 && !who.inside() && !Granted(c, grant.ToRead, r) {
 		return record.ErrMissing
 	}
 	item, err := find()
@@ -354,15 +354,15 @@ func thumbnailAs(c *web.Request, r *record.Record, owned bool, find func() (*rec
 		return err
 	case item.Kind == record.Games, item.Kind == record.Recipes, item.Kind == record.Bookmarks &&
 		c.R.URL.Query().Get(sizeParam) == "picture":
-		return cover(c, r, item, owned)
+		return cover(c, r, item, who)
 	case item.Kind == record.Bookmarks:
-		return icon(c, r, item, owned)
+		return icon(c, r, item, who)
 	case item.Bytes == nil:
 		return record.ErrMissing
 	case c.Site.Content != "" && !c.AtContentOrigin():
-		return redirectToContent(c, r, owned, "/t/")
+		return redirectToContent(c, r, who, "/t/")
 	}
-	return respondThumb(c, r, item, owned)
+	return respondThumb(c, r, item, who)
 }
 
 // How many games a public list shows, and how many of the user's public games are examined for
@@ -457,9 +457,9 @@ func games(c *web.Request, name string) (owner people.User, games []ListedGame, 
 }
 
 // respondThumb answers with the small version of a picture, under the conditions of r.
-func respondThumb(c *web.Request, r, item *record.Record, owned bool) error {
+func respondThumb(c *web.Request, r, item *record.Record, who viewer) error {
 	if err := c.Site.Blobs.Damaged.Err(item.Bytes.Ref); err != nil {
-		return Unreadable(c, item.ID, owned, err)
+		return Unreadable(c, item.ID, who.owns(item), err)
 	}
 	size, err := thumbSize(c)
 	if err != nil {
@@ -468,8 +468,8 @@ func respondThumb(c *web.Request, r, item *record.Record, owned bool) error {
 	t, err := picture(c, c.R.Context(), item, size)
 	switch {
 	case errors.Is(err, blobs.ErrDamaged), errors.Is(err, fs.ErrNotExist):
-		return Unreadable(c, item.ID, owned, err)
-	case errors.Is(err, thumb.ErrNone) && owned:
+		return Unreadable(c, item.ID, who.owns(item), err)
+	case errors.Is(err, thumb.ErrNone) && who.inside():
 		c.W.WriteHeader(http.StatusNoContent) // rows of films ask; this is no failure
 		return nil
 	case errors.Is(err, thumb.ErrNone):
@@ -531,13 +531,13 @@ func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) err
 		return err
 	}
 	return SendContent(c, bytes.NewReader(t.Bytes), size, func(status int) error {
-		return countView(c, r, true, status, size)
+		return countView(c, r, viewer{r.Owner, record.RoleOwner}, status, size)
 	})
 }
 
 // icon answers with the icon of a bookmark's site, under the conditions of r. This server has drawn it, so it needs no
 // separate origin. If the icon was lost, it is fetched again.
-func icon(c *web.Request, r, item *record.Record, owned bool) error {
+func icon(c *web.Request, r, item *record.Record, who viewer) error {
 	if c.AtContentOrigin() {
 		return record.ErrMissing
 	}
@@ -553,7 +553,7 @@ func icon(c *web.Request, r, item *record.Record, owned bool) error {
 	}
 	t, got := c.Site.Icons.Get(site)
 	if !got {
-		if owned && c.Site.Icons.Missed(site) {
+		if who.owns(item) && c.Site.Icons.Missed(site) {
 			if err := c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RecheckPage(tx, item) }); err != nil {
 				c.Site.Log.Error(
 					"a lost icon is not fetched before the next check of the page", "requestId", c.ID, "id", item.ID.String(), "error",
@@ -563,7 +563,7 @@ func icon(c *web.Request, r, item *record.Record, owned bool) error {
 		}
 		return record.ErrMissing
 	}
-	if owned { // lists load many, and an icon reveals only the site
+	if who.inside() { // lists load many, and an icon reveals only the site
 		return small(c, r, t, "private, no-cache")
 	}
 	return small(c, r, t, caching(r))
@@ -572,7 +572,7 @@ func icon(c *web.Request, r, item *record.Record, owned bool) error {
 // cover answers with the picture of a bookmark's page, the cover of a game or the photo of a recipe, as this server has
 // drawn it, under the conditions of r. Nobody waits for another server: one that is missing is fetched later, if its
 // owner asks.
-func cover(c *web.Request, r, item *record.Record, owned bool) error {
+func cover(c *web.Request, r, item *record.Record, who viewer) error {
 	if c.AtContentOrigin() {
 		return record.ErrMissing
 	}
@@ -582,12 +582,12 @@ func cover(c *web.Request, r, item *record.Record, owned bool) error {
 	}
 	address, by := pictureOf(body)
 	if t, got := c.Site.Pictures.Get(address); got {
-		if owned {
+		if who.inside() {
 			return small(c, r, t, "private, no-cache")
 		}
 		return small(c, r, t, caching(r))
 	}
-	if owned {
+	if who.owns(item) {
 		if err := wantPicture(c, item, address, by); err != nil {
 			return err
 		}

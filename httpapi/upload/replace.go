@@ -31,15 +31,16 @@ var ReplaceContent = web.Operation{
 }.Conditional()
 
 func replaceContent(c *web.Request) error {
-	find := func(tx *kv.Tx) (*record.Record, error) {
-		return catalog.Record(tx, c.Owner(), record.Files, c.Arg("slug"))
+	find := func(tx *kv.Tx) (*record.Record, catalog.Way, error) {
+		r, err := catalog.Record(tx, c.Owner(), record.Files, c.Arg("slug"))
+		return r, catalog.OwnWay, err
 	}
 	expected := func(tx *kv.Tx) (*record.Record, error) {
-		r, err := find(tx)
+		r, way, err := find(tx)
 		if err != nil {
 			return nil, err
 		}
-		_, err = c.Expect(tx, r)
+		_, err = c.Expect(tx, r, way)
 		return r, err
 	}
 	var before *record.Record

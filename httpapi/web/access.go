@@ -25,17 +25,8 @@ func Safe(method string) bool {
 }
 
 // Owns reports whether the caller may see everything in r.
-func (c *Request) Owns(r *record.Record) bool { return c.Caller != nil && owns(c.Caller, r) }
-
-// Owns reports whether the credential with the id is valid now and may see everything
-// in r.
-func (s *Site) Owns(id record.ID, r *record.Record) bool {
-	caller, err := people.Recognize(s.Store, r.Owner, id)
-	return err == nil && owns(caller, r)
-}
-
-func owns(caller *people.Caller, r *record.Record) bool {
-	return caller.User.ID == r.Owner && caller.Key.Allows(people.ScopeRead)
+func (c *Request) Owns(r *record.Record) bool {
+	return c.Caller != nil && c.Caller.User.ID == r.Owner && c.Caller.Key.Allows(people.ScopeRead)
 }
 
 // UpdateAsCaller is Store.Update for the end of a request that may have taken long. It

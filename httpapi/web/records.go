@@ -14,6 +14,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -149,15 +150,36 @@ func (v *ShownRecord) Release() {
 
 // Read reads a record as its owner sees it.
 func (s *Site) Read(tx *kv.Tx, r *record.Record) (*ShownRecord, error) {
-	return s.read(false, &s.shown, tx, r)
+	return s.read(&s.shown, tx, r)
 }
 
-func (s *Site) read(visitor bool, pools *shownPool, tx *kv.Tx, r *record.Record) (*ShownRecord, error) {
+// ReadAs reads a record as somebody sees it who reaches it on a way.
+func (s *Site) ReadAs(tx *kv.Tx, r *record.Record, way catalog.Way) (*ShownRecord, error) {
+	if way.Own {
+		return s.read(&s.shown, tx, r)
+	}
+	v, err := s.read(&s.reached, tx, r)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := people.PersonOf(tx, r.Owner)
+	if err != nil {
+		v.Release()
+		return nil, err
+	}
+	v.Reader = record.Reader{Owner: owner, Role: way.Role}
+	if way.Collection != nil {
+		v.Reader.Through = way.Collection.Slug
+	}
+	return v, nil
+}
+
+func (s *Site) read(pools *shownPool, tx *kv.Tx, r *record.Record) (*ShownRecord, error) {
 	pool := &pools[r.Kind.Code]
 	v, _ := pool.Get().(*ShownRecord)
 	if v == nil {
 		v = &ShownRecord{pool: pool}
-		v.Kind, v.Visitor = r.Kind, visitor
+		v.Kind, v.Visitor, v.ByMember = r.Kind, pools == &s.shared, pools == &s.reached
 		v.set = field.Of(&v.Shown)
 	}
 	if err := catalog.Show(tx, r, &v.Shown); err != nil {
@@ -170,16 +192,27 @@ func (s *Site) read(visitor bool, pools *shownPool, tx *kv.Tx, r *record.Record)
 
 // Show appends a record as JSON, as its owner sees it.
 func (s *Site) Show(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
-	return s.showTo(false, &s.shown, tx, dst, r)
+	v, err := s.Read(tx, r)
+	if err != nil {
+		return dst, err
+	}
+	defer v.Release()
+	return v.AppendJSON(dst), nil
+}
+
+// ShowAs appends a record as JSON, as somebody sees it who reaches it on a way.
+func (s *Site) ShowAs(tx *kv.Tx, dst []byte, r *record.Record, way catalog.Way) ([]byte, error) {
+	v, err := s.ReadAs(tx, r, way)
+	if err != nil {
+		return dst, err
+	}
+	defer v.Release()
+	return v.AppendJSON(dst), nil
 }
 
 // ShowVisitor appends a record as JSON, as visitors see it.
 func (s *Site) ShowVisitor(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
-	return s.showTo(true, &s.shared, tx, dst, r)
-}
-
-func (s *Site) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
-	v, err := s.read(visitor, pools, tx, r)
+	v, err := s.read(&s.shared, tx, r)
 	if err != nil {
 		return dst, err
 	}

@@ -109,6 +109,7 @@ type Site struct {
 	Config
 	shown       shownPool // for owners
 	shared      shownPool // for visitors
+	reached     shownPool // for members of collections
 	Renders     *Renders
 	UploadLocks uploadLocks  // of resumable uploads
 	Repeats     repeatGuards // of requests with an Idempotency-Key

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -125,12 +126,12 @@ var errChanged = &record.Error{
 // Expect refuses a change of the record, in the transaction of the change, if the request has
 // If-Match and the record has another entity tag now. seen is whether it has named the present
 // one: then the caller knows what the change replaces.
-func (c *Request) Expect(tx *kv.Tx, r *record.Record) (seen bool, err error) {
+func (c *Request) Expect(tx *kv.Tx, r *record.Record, way catalog.Way) (seen bool, err error) {
 	lists := c.R.Header["If-Match"]
 	if len(lists) == 0 {
 		return false, nil
 	}
-	v, err := c.Site.Read(tx, r)
+	v, err := c.Site.ReadAs(tx, r, way)
 	if err != nil {
 		return false, err
 	}
@@ -143,16 +144,19 @@ func (c *Request) Expect(tx *kv.Tx, r *record.Record) (seen bool, err error) {
 	return found != "*", nil
 }
 
-// RespondRecord answers with the record that find returns, as its owner sees it, after the
+// Find finds the record that a request is about, and how the caller reaches it.
+type Find func(*kv.Tx) (*record.Record, catalog.Way, error)
+
+// RespondRecord answers with the record that find returns, as the caller sees it, after the
 // beginning of a JSON object that it closes. The answer has its entity tag.
-func (c *Request) RespondRecord(status int, before string, find func(*kv.Tx) (*record.Record, error)) error {
+func (c *Request) RespondRecord(status int, before string, find Find) error {
 	return c.Respond(status, func(dst []byte) ([]byte, error) {
 		err := c.Site.Store.View(func(tx *kv.Tx) error {
-			r, err := find(tx)
+			r, way, err := find(tx)
 			if err != nil {
 				return err
 			}
-			v, err := c.Site.Read(tx, r)
+			v, err := c.Site.ReadAs(tx, r, way)
 			if err != nil {
 				return err
 			}
@@ -173,7 +177,7 @@ func (c *Request) AppendOne(dst []byte, v *ShownRecord) []byte {
 
 // FailChange answers a change that failed. If Expect refused it, the answer has the record that
 // find returns, if the caller may read it.
-func (c *Request) FailChange(err error, find func(*kv.Tx) (*record.Record, error)) error {
+func (c *Request) FailChange(err error, find Find) error {
 	if !errors.Is(err, errChanged) || !c.Caller.Key.Allows(people.ScopeRead) {
 		return err
 	}

@@ -75,6 +75,10 @@ func eventWords(e jobs.Event) (words string, color int) {
 		return "Someone has opened it.", neutral
 	case jobs.ItemExpired:
 		return "It has expired.", bad
+	case jobs.CollectionShared:
+		return "It is shared with a person of this server.", neutral
+	case jobs.CollectionAdded:
+		return "A member has added something.", good
 	case jobs.BackupFailed:
 		return "The backup has failed.", bad
 	case jobs.PageGone:

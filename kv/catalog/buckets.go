@@ -21,6 +21,8 @@ var (
 	pageDue            = table.Bucket{No: 51, Name: "page.due"}
 	pickBucket         = table.Bucket{No: 60, Name: "member"}
 	pickOrder          = table.Bucket{No: 61, Name: "member.order"}
+	membershipBucket   = table.Bucket{No: 72, Name: "membership"}
+	membershipUser     = table.Bucket{No: 73, Name: "membership.user"}
 	crcBucket          = table.Bucket{No: 70, Name: "crc"}
 	trashLine          = table.Bucket{No: 57, Name: "trash.line"}
 	trashBlob          = table.Bucket{No: 59, Name: "trash.blob"}

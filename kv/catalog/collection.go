@@ -22,9 +22,10 @@ import (
 
 // PickedItem says that an item was put into a collection, and where.
 type PickedItem struct {
-	Owner, Item, Collection record.ID
+	Owner, Item, Collection record.ID    // the owner is that of the item
 	Kind                    *record.Kind // of the item
 	Rank                    uint64       // the place in the collection
+	Of                      record.ID    // the owner of the collection
 }
 
 // Ranks leave room for items that are put between two others.
@@ -43,33 +44,52 @@ var PickRows = &table.Table[PickedItem]{
 	Rows: pickBucket,
 	Key:  func(m *PickedItem) []byte { return slices.Concat(m.Owner[:], m.Item[:], m.Collection[:]) },
 	Encode: func(m *PickedItem) ([]byte, error) {
-		return append(binary.BigEndian.AppendUint64(nil, m.Rank), m.Kind.Code), nil
+		row := append(binary.BigEndian.AppendUint64(nil, m.Rank), m.Kind.Code)
+		if m.Of != m.Owner {
+			row = append(row, m.Of[:]...)
+		}
+		return row, nil
 	},
 	Decode: func(key, row []byte) (*PickedItem, error) {
-		if len(key) != 48 || len(row) != 9 || record.KindOf(row[8]) == nil {
+		if len(key) != 48 || len(row) != 9 && len(row) != 9+16 || record.KindOf(row[8]) == nil {
 			return nil, errors.New("the row of an item of a collection is damaged")
 		}
-		return &PickedItem{
+		m := &PickedItem{
 			record.ID(key[:16]), record.ID(key[16:32]), record.ID(key[32:]),
-			record.KindOf(row[8]), binary.BigEndian.Uint64(row),
-		}, nil
+			record.KindOf(row[8]), binary.BigEndian.Uint64(row), record.ID(key[:16]),
+		}
+		if len(row) > 9 {
+			m.Of = record.ID(row[9:])
+		}
+		return m, nil
 	},
 	Indexes: []table.Index[PickedItem]{{Bucket: pickOrder, Keys: func(m *PickedItem, file func([]byte)) {
-		file(append(binary.BigEndian.AppendUint64(slices.Concat(m.Owner[:], m.Collection[:]), m.Rank), m.Item[:]...))
+		entry := binary.BigEndian.AppendUint64(slices.Concat(m.Of[:], m.Collection[:]), m.Rank)
+		entry = append(entry, m.Item[:]...)
+		if m.Of != m.Owner {
+			entry = append(entry, m.Owner[:]...)
+		}
+		file(entry)
 	}}},
 	Bytes: func(m *PickedItem, _ int) (table.Bucket, []byte, int) { return kv.TextSum(m.Owner, pickBytes) },
 }
 
 // PickTable keeps the items in collections.
 var PickTable = kv.Table{
-	Watched: []table.Bucket{kv.RecordBucket, pickBucket},
-	Changed: itemsCache.Renew,
+	Watched: []table.Bucket{kv.RecordBucket, pickBucket, people.UserBucket},
+	Changed: renewItems,
 	Buckets: []table.Bucket{pickBucket, pickOrder},
 	Check: kv.CheckRows(PickRows, func(a *kv.Audit, m *PickedItem) {
 		a.Refers(people.UserBucket, m.Owner[:], "collected item", m.Item)
+		a.Refers(people.UserBucket, m.Of[:], "collected item", m.Item)
 	}),
 	Refill: kv.RefillRows(PickRows, kv.Mending[PickedItem]{
-		Mend: func(r *kv.Refill, m *PickedItem) error { return people.StandIn(r, m.Owner) },
+		Mend: func(r *kv.Refill, m *PickedItem) error {
+			if err := people.StandIn(r, m.Of); err != nil {
+				return err
+			}
+			return people.StandIn(r, m.Owner)
+		},
 	}),
 	Drop: kv.DropRows(PickRows),
 	Text: func(tx *kv.Tx, add func(record.ID, int64)) {
@@ -79,30 +99,47 @@ var PickTable = kv.Table{
 	},
 }
 
-// place is where a row of the order says that an item is.
+// pickPlace is where a row of the order says that an item is.
 type pickPlace struct {
-	rank uint64
-	item record.ID
+	rank  uint64
+	item  record.ID
+	owner record.ID // of the item
 }
+
+// key is the key of the row of the item.
+func (at pickPlace) key(r *record.Record) []byte { return pickKey(r, at.owner, at.item) }
 
 // order yields the places in a collection, from after on.
 func order(tx *kv.Tx, r *record.Record, after []byte, down bool) func(func(pickPlace) bool) {
 	return func(yield func(pickPlace) bool) {
 		for k := range tx.Walk(pickOrder, kv.OwnedKey(r.Owner, r.ID[:]...), after, down) {
-			if !yield(pickPlace{binary.BigEndian.Uint64(k[32:]), record.ID(k[40:])}) {
+			at := pickPlace{binary.BigEndian.Uint64(k[32:]), record.ID(k[40:56]), r.Owner}
+			if len(k) > 56 {
+				at.owner = record.ID(k[56:])
+			}
+			if !yield(at) {
 				return
 			}
 		}
 	}
 }
 
-func pickKey(r *record.Record, item record.ID) []byte {
-	return slices.Concat(r.Owner[:], item[:], r.ID[:])
+func pickKey(r *record.Record, owner, item record.ID) []byte {
+	return slices.Concat(owner[:], item[:], r.ID[:])
 }
 
-// pickOf reads the row of an item in a collection; Missing if it was not picked.
+// pickOf reads the row of an item in a collection; Missing if it was not picked. The item belongs to the owner of the
+// collection or to a member.
 func pickOf(tx *kv.Tx, r *record.Record, item record.ID) (*PickedItem, error) {
-	m, err := PickRows.Get(tx.Tx, pickKey(r, item))
+	m, err := PickRows.Get(tx.Tx, pickKey(r, r.Owner, item))
+	if errors.Is(err, table.ErrMissing) {
+		for member := range memberIDs(tx, r) {
+			m, err = PickRows.Get(tx.Tx, pickKey(r, member, item))
+			if !errors.Is(err, table.ErrMissing) {
+				break
+			}
+		}
+	}
 	return m, kv.UserError(err, "item")
 }
 
@@ -112,7 +149,7 @@ func dropPicks(tx *kv.Tx, r *record.Record) error {
 	var keys [][]byte
 	if r.Kind == record.Collections {
 		for at := range order(tx, r, nil, false) {
-			keys = append(keys, pickKey(r, at.item))
+			keys = append(keys, at.key(r))
 		}
 	} else {
 		for k := range tx.Walk(pickBucket, kv.OwnedKey(r.Owner, r.ID[:]...), nil, false) {
@@ -139,8 +176,11 @@ func ofAnyKind(tx *kv.Tx, owner, id record.ID, first *record.Kind) *record.Kind 
 	return nil
 }
 
-// pick adds items to the end of a collection, except those that it has already.
-func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
+// pick adds items of an owner to the end of a collection, except those that it has already. others are the owners of
+// the items that are not that owner's.
+func pick(
+	tx *kv.Tx, r *record.Record, owner record.ID, ids []string, name string, others map[record.ID]record.ID,
+) error {
 	rank, n := uint64(firstRank), 0
 	for at := range order(tx, r, nil, true) {
 		rank = max(rank, at.rank+rankGap)
@@ -160,10 +200,14 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 		if !kv.Missing(err) {
 			return err
 		}
-		if tx.Get(kv.RecordBucket, record.RowKey(r.Owner, record.Collections, id)) != nil {
+		if tx.Get(kv.RecordBucket, record.RowKey(owner, record.Collections, id)) != nil {
 			return record.Bad(map[string]string{name: "names a collection, which cannot be in a collection: " + text})
 		}
-		k = ofAnyKind(tx, r.Owner, id, k)
+		of, isOther := others[id]
+		if !isOther {
+			of = owner
+		}
+		k = ofAnyKind(tx, of, id, k)
 		if k == nil {
 			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
 		}
@@ -173,7 +217,7 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 				record.MaxPicked)
 			return &record.Error{Fault: record.Denied, Code: "too_many_items", Text: text}
 		}
-		if err := PickRows.Put(tx.Tx, &PickedItem{r.Owner, id, r.ID, k, rank}); err != nil {
+		if err := PickRows.Put(tx.Tx, &PickedItem{of, id, r.ID, k, rank, r.Owner}); err != nil {
 			return err
 		}
 		rank += rankGap
@@ -182,7 +226,7 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 }
 
 // setSource makes the choice in a form that of the collection. Naming items replaces
-// those that it had.
+// those that it had. Items of members stay if they are named.
 func setSource(tx *kv.Tx, r *record.Record, f *record.Form) error {
 	b, ok := f.Body.(*record.Collection)
 	if !ok || !f.Sourced {
@@ -203,42 +247,109 @@ func setSource(tx *kv.Tx, r *record.Record, f *record.Form) error {
 		b.Tag = t.ID
 	}
 	r.SetBody(b)
+	others := map[record.ID]record.ID{}
 	if b.Live() || f.Source.Items != nil {
+		for at := range order(tx, r, nil, false) {
+			if at.owner != r.Owner {
+				others[at.item] = at.owner
+			}
+		}
 		if err := dropPicks(tx, r); err != nil {
 			return err
 		}
 	}
-	return pick(tx, r, f.Source.Items, "source")
+	return pick(tx, r, r.Owner, f.Source.Items, "source", others)
 }
 
-// Pick takes items out of a collection and adds others to its end. r must have been read
-// in the same transaction. It fails as Save does.
-func Pick(tx *kv.Tx, r *record.Record, add, remove []string) error {
+// Pick takes items out of a collection and adds items of the asker's to its end. r must have been read in the same
+// transaction. It fails as Save does, and with Denied if the asker may not take one of the items out, or add any.
+func Pick(tx *kv.Tx, r *record.Record, who record.Asker, add, remove []string) error {
+	b, err := picked(r)
+	if err != nil {
+		return err
+	}
+	if len(add) > 0 && !who.Role.Adds() {
+		return record.NotTheOwner("You can see this collection, but not add to it.", "add")
+	}
 	for _, text := range remove {
-		_, err := PickRows.Delete(tx.Tx, pickKey(r, uuid.MustParse(text)))
-		if err != nil && !errors.Is(err, table.ErrMissing) {
+		m, err := pickOf(tx, r, uuid.MustParse(text))
+		if kv.Missing(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		item := &record.Record{ID: m.Item, Owner: m.Owner, Kind: m.Kind} // no more is asked for
+		if !b.Rights(r, item, true, who).TakeOut {
+			return record.NotTheOwner("You can take out only what you put into this collection.", "remove")
+		}
+		if _, err := PickRows.Delete(tx.Tx, pickKey(r, m.Owner, m.Item)); err != nil {
 			return err
 		}
 	}
 	if len(add) > 0 && tx.DiskFull() {
 		return kv.ErrFull
 	}
-	if err := pick(tx, r, add, "add"); err != nil {
+	if err := pick(tx, r, who.ID, add, "add", nil); err != nil {
 		return err
 	}
 	if len(add) > 0 {
-		if err := people.Charge(tx, r.Owner, 0); err != nil {
+		if err := people.Charge(tx, who.ID, 0); err != nil {
+			return err
+		}
+	}
+	if len(add) > 0 && who.Role != record.RoleOwner {
+		if err := tellAdded(tx, r, who.ID); err != nil {
 			return err
 		}
 	}
 	return touch(tx, r)
 }
 
-// Move puts an item of a collection before another one, or at the end if before is zero.
-func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
+// tellAdded tells the owner of a collection and the member that the member has added to it.
+func tellAdded(tx *kv.Tx, r *record.Record, member record.ID) error {
+	u, err := people.ReadUser(tx, member)
+	if err != nil {
+		return err
+	}
+	if err := tellMember(tx, r, r.Owner, people.CollectionAdded, u.Name); err != nil {
+		return err
+	}
+	if err := tellMember(tx, r, member, people.CollectionAdded, ""); err != nil {
+		return err
+	}
+	return emit(tx, jobs.CollectionAdded, r)
+}
+
+// picked is the body of a collection whose items are picked. The error is Taken if it shows a folder or a tag.
+func picked(r *record.Record) (*record.Collection, error) {
+	body, err := r.Decode()
+	if err != nil {
+		return nil, err
+	}
+	b := body.(*record.Collection) // the kind says so
+	if b.Live() {
+		return nil, &record.Error{
+			Fault: record.Taken, Code: "live_collection",
+			Text: "This collection shows a folder or a tag, so its items cannot be picked. Change its source first.",
+		}
+	}
+	return b, nil
+}
+
+// Move puts an item of a collection before another one, or at the end if before is zero. The error is Denied if the
+// asker may not.
+func Move(tx *kv.Tx, r *record.Record, who record.Asker, item, before record.ID) error {
+	b, err := picked(r)
+	if err != nil {
+		return err
+	}
 	m, err := pickOf(tx, r, item)
 	if err != nil {
 		return err
+	}
+	if !b.Rights(r, &record.Record{ID: m.Item, Owner: m.Owner, Kind: m.Kind}, true, who).Arrange {
+		return record.NotTheOwner("You cannot arrange this collection.", "before")
 	}
 	to := uint64(0)
 	if before == uuid.Nil {
@@ -293,7 +404,7 @@ func between(tx *kv.Tx, r *record.Record, next *PickedItem) uint64 {
 // spaceOut gives the items of a collection ranks with gaps between them.
 func spaceOut(tx *kv.Tx, r *record.Record) error {
 	for i, at := range slices.Collect(order(tx, r, nil, false)) {
-		m, err := pickOf(tx, r, at.item)
+		m, err := PickRows.Get(tx.Tx, at.key(r))
 		if err != nil {
 			return err
 		}
@@ -316,7 +427,9 @@ func touch(tx *kv.Tx, r *record.Record) error {
 
 // An Item is an item of a collection.
 type Item struct {
+	Owner   record.ID
 	ID      record.ID
+	Slug    string
 	Kind    *record.Kind
 	Class   record.Class
 	Size    int64
@@ -337,10 +450,16 @@ type keptItems struct {
 	n  atomic.Int64
 }
 
-// maxKeptItems bounds the cached items of all collections, at about 50 bytes each.
+// maxKeptItems bounds the cached items of all collections, at about 100 bytes each.
 const maxKeptItems = 50_000
 
 var itemsCache kv.Cache[keptItems]
+
+// renewItems forgets what is in collections, and what is shared with accounts.
+func renewItems(s *kv.Store) {
+	itemsCache.Renew(s)
+	sharedItems.Renew(s)
+}
 
 // listKey is the list of a collection as a caller knows it: the caller may have read the
 // collection before the transaction.
@@ -412,7 +531,7 @@ func (g *gathering) live() error {
 			if len(g.all.All) == record.MaxLive {
 				break
 			}
-			if err := g.add(k, record.ID(e[len(prefix):])); err != nil {
+			if err := g.add(g.r.Owner, k, record.ID(e[len(prefix):])); err != nil {
 				return err
 			}
 		}
@@ -420,14 +539,21 @@ func (g *gathering) live() error {
 	return nil
 }
 
-// picked adds the items that the owner has picked.
+// picked adds the items that the owner and members have picked, but for those of members whose account is disabled.
 func (g *gathering) picked() error {
 	for at := range order(g.tx, g.r, nil, false) {
-		m, err := pickOf(g.tx, g.r, at.item)
+		m, err := PickRows.Get(g.tx.Tx, at.key(g.r))
 		if err != nil {
 			return err
 		}
-		if err := g.add(m.Kind, at.item); err != nil {
+		away, err := isAway(g.tx, g.r, m.Owner)
+		if err != nil {
+			return err
+		}
+		if away {
+			continue
+		}
+		if err := g.add(m.Owner, m.Kind, at.item); err != nil {
 			return err
 		}
 	}
@@ -435,8 +561,8 @@ func (g *gathering) picked() error {
 }
 
 // add adds an item, unless it does not exist or is not in the collection.
-func (g *gathering) add(k *record.Kind, id record.ID) error {
-	key := record.RowKey(g.r.Owner, k, id)
+func (g *gathering) add(owner record.ID, k *record.Kind, id record.ID) error {
+	key := record.RowKey(owner, k, id)
 	row := g.tx.Get(kv.RecordBucket, key)
 	if row == nil {
 		return nil
@@ -445,12 +571,12 @@ func (g *gathering) add(k *record.Kind, id record.ID) error {
 	if err != nil {
 		return err
 	}
-	in, why := g.of.Through(g.r, item, true)
-	if !in {
+	if !g.of.Has(g.r, item, true) {
 		return nil
 	}
 
-	m := Item{ID: id, Kind: k, LeftOut: why}
+	why := g.of.Rights(g.r, item, true, record.Asker{Admitted: true}).LeftOut
+	m := Item{Owner: owner, ID: id, Slug: strings.Clone(item.Slug), Kind: k, LeftOut: why}
 	if item.Bytes != nil {
 		m.Size, m.Class = item.Bytes.Size, item.Bytes.Class
 	}
@@ -479,32 +605,58 @@ func (g *gathering) sort() {
 	}
 }
 
-// Through reads an item as visitors of the collection get it. The error is ErrMissing for
-// what is not in the collection, is left out, or does not exist. The item's Body is valid
-// until the transaction ends.
-func Through(tx *kv.Tx, c *record.Record, id record.ID) (*record.Record, error) {
+// Through reads an item of a collection, with what the asker may do with it. The error is ErrMissing for what is not in
+// the collection, what the asker may not see, and what does not exist. The item's Body is valid until the transaction
+// ends.
+func Through(tx *kv.Tx, c *record.Record, who record.Asker, id record.ID) (*record.Record, record.Rights, error) {
 	body, err := c.Decode()
 	if err != nil {
-		return nil, err
+		return nil, record.Rights{}, err
 	}
-	k := ofAnyKind(tx, c.Owner, id, record.Files)
+	b := body.(*record.Collection) // the kind says so
+	owner, isPicked := c.Owner, false
+	if !b.Live() {
+		m, err := pickOf(tx, c, id)
+		if err != nil {
+			return nil, record.Rights{}, missing(err)
+		}
+		owner, isPicked = m.Owner, true
+	}
+	item, err := presentIn(tx, c, owner, id)
+	if err != nil {
+		return nil, record.Rights{}, err
+	}
+	may := b.Rights(c, item, isPicked, who)
+	if !may.See {
+		return nil, record.Rights{}, record.ErrMissing
+	}
+	return item, may, nil
+}
+
+// missing makes the error of a row that is not there that of an item.
+func missing(err error) error {
+	if kv.Missing(err) {
+		return record.ErrMissing
+	}
+	return err
+}
+
+// presentIn reads an item of an owner for a collection. The error is ErrMissing if it does not exist, or if the account
+// of its owner is disabled.
+func presentIn(tx *kv.Tx, c *record.Record, owner, id record.ID) (*record.Record, error) {
+	k := ofAnyKind(tx, owner, id, record.Files)
 	if k == nil {
 		return nil, record.ErrMissing
 	}
-	key := record.RowKey(c.Owner, k, id)
-	item, err := record.BorrowRow(key, tx.Get(kv.RecordBucket, key))
+	away, err := isAway(tx, c, owner)
 	if err != nil {
 		return nil, err
 	}
-	_, err = pickOf(tx, c, id)
-	if err != nil && !kv.Missing(err) {
-		return nil, err
-	}
-	picked := err == nil
-	if in, why := body.(*record.Collection).Through(c, item, picked); !in || why != "" {
+	if away {
 		return nil, record.ErrMissing
 	}
-	return item, nil
+	key := record.RowKey(owner, k, id)
+	return record.BorrowRow(key, tx.Get(kv.RecordBucket, key))
 }
 
 // collected fills in what the store knows about a collection.
@@ -520,6 +672,12 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	v.Collected = record.Collected{
 		Collection: *body.(*record.Collection),
 		Inside:     record.Inside{Items: all.Items, Bytes: all.Bytes, LeftOut: int64(len(all.All)) - all.Items},
+	}
+	if !v.Visitor {
+		v.Collected.Members, err = namedMembers(tx, r)
+		if err != nil {
+			return err
+		}
 	}
 	if v.Collected.Tag == uuid.Nil {
 		return nil

@@ -40,6 +40,9 @@ func members(t *testing.T, s *kv.Store, r *record.Record) (ids []string) {
 	return ids
 }
 
+// byOwner asks as the owner of a collection.
+func byOwner(c *record.Record) record.Asker { return record.Asker{ID: c.Owner, Role: record.RoleOwner} }
+
 // change runs fn on a collection as it is now.
 func change(s *kv.Store, r *record.Record, fn func(tx *kv.Tx, r *record.Record) error) error {
 	return s.Update(func(tx *kv.Tx) error {
@@ -153,16 +156,16 @@ func TestPickedModel(t *testing.T) {
 		without := slices.DeleteFunc(slices.Clone(want), func(x string) bool { return x == id })
 		switch n := rnd.IntN(8); {
 		case n == 0:
-			is.NoErr(change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, nil, []string{id}) }))
+			is.NoErr(change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, byOwner(r), nil, []string{id}) }))
 			want = without
 		case n < 4:
-			is.NoErr(change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, []string{id}, nil) }))
+			is.NoErr(change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, byOwner(r), []string{id}, nil) }))
 			if !had {
 				want = append(want, id)
 			}
 		case n == 4:
 			err := change(s, r, func(tx *kv.Tx, r *record.Record) error {
-				return catalog.Move(tx, r, uuid.MustParse(id), uuid.Nil)
+				return catalog.Move(tx, r, byOwner(r), uuid.MustParse(id), uuid.Nil)
 			})
 			is.Equal(err == nil, had)
 			if had {
@@ -171,7 +174,7 @@ func TestPickedModel(t *testing.T) {
 		default: // often to the same place, so that the room between ranks runs out
 			before = notes[n%2]
 			err := change(s, r, func(tx *kv.Tx, r *record.Record) error {
-				return catalog.Move(tx, r, uuid.MustParse(id), uuid.MustParse(before))
+				return catalog.Move(tx, r, byOwner(r), uuid.MustParse(id), uuid.MustParse(before))
 			})
 			is.Equal(err == nil, had && slices.Contains(want, before))
 			if err == nil && id != before {
@@ -333,7 +336,7 @@ func TestFullCollection(t *testing.T) {
 	)
 	is.Equal(len(members(t, s, r)), record.MaxPicked)
 	add := func(id string) error {
-		return change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, []string{id}, nil) })
+		return change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, byOwner(r), []string{id}, nil) })
 	}
 	is.NoErr(add(ids[0])) // it is in it
 	is.Equal(
@@ -359,7 +362,7 @@ func TestCollectionInCollection(t *testing.T) {
 		r.ID.String(): isCollection, other.ID.String(): isCollection,
 		theirs.ID.String(): isNothing, uuid.New().String(): isNothing,
 	} {
-		err := change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, []string{id}, nil) })
+		err := change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, byOwner(r), []string{id}, nil) })
 		is.Equal(fmt.Sprint(err), "The field add names "+want+": "+id+".")
 	}
 }

@@ -600,6 +600,9 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 		if err := note(tx, people.ItemShared, r); err != nil {
 			return err
 		}
+		if err := tellMembers(tx, r, people.CollectionPublished, ""); err != nil {
+			return err
+		}
 	}
 	kept := int64(0)
 	if r.Kind.Versioned() && !bytes.Equal(r.Body, old) {
@@ -696,6 +699,9 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 		return err
 	}
 	if err := dropPicks(tx, r); err != nil {
+		return err
+	}
+	if err := dropMemberships(tx, r); err != nil {
 		return err
 	}
 	if err := tx.Delete(spentBucket, r.ID[:]); err != nil { // DropSpent need not delete it any more

@@ -16,15 +16,18 @@ type Event string
 
 // Events that do not belong to one kind.
 const (
-	LimitReached   Event = "limit.reached"
-	ShareOpened    Event = "share.opened"
-	ItemExpired    Event = "item.expired"
-	PageGone       Event = "bookmark.unreachable"
-	UploadReceived Event = "upload_request.received"
-	UploadApproved Event = "upload_request.approved"
-	UploadRejected Event = "upload_request.rejected"
-	BackupFailed   Event = "backup.failed" // for administrators alone
-	WebhookTest    Event = "webhook.test"
+	LimitReached Event = "limit.reached"
+	ShareOpened  Event = "share.opened"
+	ItemExpired  Event = "item.expired"
+
+	CollectionShared Event = "collection.shared"     // with a person of this server
+	CollectionAdded  Event = "collection.item_added" // by a member
+	PageGone         Event = "bookmark.unreachable"
+	UploadReceived   Event = "upload_request.received"
+	UploadApproved   Event = "upload_request.approved"
+	UploadRejected   Event = "upload_request.rejected"
+	BackupFailed     Event = "backup.failed" // for administrators alone
+	WebhookTest      Event = "webhook.test"
 )
 
 // Created is the event of a new record of the kind.
@@ -54,7 +57,7 @@ func Events() []Event {
 		all = append(all, Created(k), Edited(k), Removed(k), Restored(k))
 	}
 	return append(all, PageGone, UploadReceived, UploadApproved, UploadRejected,
-		LimitReached, ShareOpened, ItemExpired, BackupFailed, WebhookTest)
+		LimitReached, ShareOpened, ItemExpired, CollectionShared, CollectionAdded, BackupFailed, WebhookTest)
 }
 
 // CleanEvent is the rule for the events in a webhook's list.

@@ -18,7 +18,7 @@ import (
 func TestCleanEvent(t *testing.T) {
 	is := is.New(t)
 	all := jobs.Events()
-	is.Equal(len(all), 4*len(record.Kinds)+9)
+	is.Equal(len(all), 4*len(record.Kinds)+11)
 	for _, e := range append(all, "*") {
 		got, err := jobs.CleanEvent(string(e))
 		is.NoErr(err)

@@ -226,7 +226,7 @@ func (a *audit) tables() error {
 	for _, err := range []error{
 		derive(a, catalog.RecordRows), derive(a, inbox.ItemRows), derive(a, catalog.PageRows),
 		derive(a, people.ActivityRows), derive(a, history.VisitRows), derive(a, history.VisitLogRows),
-		derive(a, catalog.TrashRows), derive(a, catalog.PickRows), derive(a, people.KeyRows),
+		derive(a, catalog.TrashRows), derive(a, catalog.PickRows), derive(a, catalog.MembershipRows), derive(a, people.KeyRows),
 		derive(a, catalog.TagRows), derive(a, catalog.FolderRows),
 	} {
 		if err != nil {
@@ -338,7 +338,7 @@ func (a *audit) looseContents() error {
 
 // derived are the buckets whose entries the steps know, all of them.
 var derived = []string{
-	"member.order", "upload.slug", "upload.secret", "fetch.line", "page.due", "history.index",
+	"member.order", "membership.user", "upload.slug", "upload.secret", "fetch.line", "page.due", "history.index",
 	"record.end", "record.slug", "record.label", "record.order", "sum", "blob", "item.state", "item.blob",
 	"user.name", "key.digest", "tag.name", "folder.name",
 	"delivery.line", "delivery.due", "delivery.log", "delivery.sum",

@@ -541,6 +541,7 @@ var StoredJSON = map[string]any{
 	"login":          people.Login{},
 	"passkey":        people.Passkey{},
 	"identity":       people.Identity{},
+	"membership":     catalog.Membership{},
 	"delivery":       jobs.Delivery{},
 	"notice":         jobs.Notice{},
 	"request":        inbox.Request{},
@@ -648,6 +649,7 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 		}
 		return catalog.Remove(tx, r)
 	})
+	shareSomething(t, s, u)
 
 	deleted := Add(t, s, u.ID, record.Notes, `{"content":"deleted","tags":["a"],"isPublic":true}`)
 	if err := catalog.Seen(s, deleted, history.Visit{}); err != nil {
@@ -681,6 +683,22 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 		t.Fatal(err)
 	}
 	return dir, u.ID
+}
+
+// shareSomething makes two people share: each has a collection in which the other has put a note.
+func shareSomething(t *testing.T, s *kv.Store, ann *people.User) {
+	t.Helper()
+	bob := User(t, s, "bob")
+	for owner, member := range map[record.ID]record.ID{ann.ID: bob.ID, bob.ID: ann.ID} {
+		c := Add(t, s, owner, record.Collections, `{"title":"shared"}`)
+		note := Add(t, s, member, record.Notes, `{"content":"of a member"}`)
+		Update(t, s, func(tx *kv.Tx) error {
+			if err := catalog.Invite(tx, c, member, record.RoleAdd, "owner"); err != nil {
+				return err
+			}
+			return catalog.Pick(tx, c, record.Asker{ID: member, Role: record.RoleAdd}, []string{note.ID.String()}, nil)
+		})
+	}
 }
 
 // ContentOf returns everything in the store except what a repair may change in meta.

@@ -51,6 +51,12 @@ const (
 	ItemRestored    ActivityEvent = "restored"
 	FileReceived    ActivityEvent = "request_received"
 	ImportFinished  ActivityEvent = "import_finished"
+
+	CollectionShared    ActivityEvent = "collection_shared" // with a person
+	CollectionLeft      ActivityEvent = "collection_left"
+	CollectionPublished ActivityEvent = "collection_published" // it became public
+	CollectionAdded     ActivityEvent = "collection_item_added"
+	ItemEdited          ActivityEvent = "item_edited" // by somebody else
 )
 
 // ActivityEvents lists what happens in an account. Those from ItemShared on concern only
@@ -60,6 +66,7 @@ var ActivityEvents = []ActivityEvent{
 	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged, LoginLinked, LoginUnlinked,
 	CodesOn, CodesOff, RecoveryMade, RecoveryUsed, PasskeyAdded, PasskeyRemoved, PasskeyRefused, StepFailed, LoginReset,
 	ItemShared, ItemSpent, ItemRestored, FileReceived, ImportFinished,
+	CollectionShared, CollectionLeft, CollectionPublished, CollectionAdded, ItemEdited,
 }
 
 // ForAdmins reports whether administrators see the event in every account.

@@ -126,6 +126,15 @@ func ReadUser(tx *kv.Tx, id record.ID) (*User, error) {
 	return u, kv.UserError(err, "user")
 }
 
+// PersonOf is an account as other people see it.
+func PersonOf(tx *kv.Tx, id record.ID) (record.Person, error) {
+	u, err := ReadUser(tx, id)
+	if err != nil {
+		return record.Person{}, err
+	}
+	return record.Person{ID: u.ID, Name: u.Name, DisplayName: u.DisplayName}, nil
+}
+
 // RequireOwner fails if the account is gone. A request may still be running when
 // its user is removed, and it must not leave rows behind.
 func RequireOwner(tx *kv.Tx, id record.ID) error {

@@ -120,6 +120,15 @@ func Plural[N int | int64 | uint64](n N, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
+// NotTheOwner says that an account may see something and not change these fields of it.
+func NotTheOwner(text string, fields ...string) error {
+	e := &Error{Fault: Denied, Code: "not_owner", Text: text, Fields: map[string]string{}}
+	for _, name := range fields {
+		e.Fields[name] = "can be changed only by the owner"
+	}
+	return e
+}
+
 // NotFound says that nothing with that name is visible to the caller.
 func NotFound(what string) error {
 	return &Error{Fault: Missing, Code: "not_found", Text: "There is no such " + what + "."}

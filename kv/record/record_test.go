@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/matryer/is"
 
 	"kist/kv/field"
@@ -181,6 +182,10 @@ func TestRoundTrip(t *testing.T) {
 				want["iconUrl"], want["behindSignIn"] = nil, false
 			case record.Collections:
 				want["itemCount"], want["size"], want["leftOut"] = 24.0, 91348213.0, 12.0
+				want["members"] = []any{map[string]any{
+					"userId": "00000000-0000-7000-0000-000000000008", "name": "bob", "displayName": "Bob", "role": "add",
+					"since": "2026-01-02T03:04:05.678Z",
+				}}
 				want["source"], want["zipUrl"] = map[string]any{"folderId": nil, "tag": "sea"}, "https://kist.example/x/my-slug.zip"
 			}
 			v := record.Shown{Record: *back, Views: 41, TagList: tags, FolderName: "F&", Base: "https://kist.example"}
@@ -188,7 +193,14 @@ func TestRoundTrip(t *testing.T) {
 				is.NoErr(err)
 				v.Collected = record.Collected{
 					Collection: *b.(*record.Collection),
-					Inside:     record.Inside{TagName: "sea", Items: 24, Bytes: 91348213, LeftOut: 12},
+					Inside: record.Inside{
+						TagName: "sea", Items: 24, Bytes: 91348213, LeftOut: 12, Members: []record.Member{{
+							Person: record.Person{
+								ID: record.ID(uuid.MustParse("00000000-0000-7000-0000-000000000008")), Name: "bob", DisplayName: "Bob",
+							},
+							Role: record.RoleAdd, Since: back.Created,
+						}},
+					},
 				}
 			}
 			text := field.AppendJSON(nil, &v)

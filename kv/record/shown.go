@@ -3,12 +3,13 @@ package record
 import (
 	"cmp"
 	"strconv"
+	"time"
 
 	"kist/kv/field"
 )
 
 // Shown is a record as its owner or a visitor sees it, with additional data from the
-// store. Its shape depends on the kind and on Visitor, which must be set before
+// store. Its shape depends on the kind, on Visitor and on ByMember, which must be set before
 // the fields are bound. The rest may change between uses of the set.
 type Shown struct {
 	Record
@@ -20,7 +21,46 @@ type Shown struct {
 	Collected  Collected
 	NeverStrip bool   // the settings leave metadata in all files
 	Visitor    bool   // leaves out what only the owner may see
+	ByMember   bool   // likewise, as null: somebody else reads it, through a collection
+	Reader     Reader // with ByMember
 	Base       string // absolute address of the server, without a slash at the end
+}
+
+// Reader is how a person reads what another owns.
+type Reader struct {
+	Owner   Person
+	Role    Role
+	Through string // slug of the collection; "" if the record is the collection
+}
+
+// Person is an account of the server, as other people see it.
+type Person struct {
+	ID          ID     `json:"ID"`
+	Name        string `json:"Name"`
+	DisplayName string `json:"DisplayName"`
+}
+
+func (p *Person) Fields(s *field.Set) {
+	s.ID("id", &p.ID, field.Always).Says("Id of the account.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.Name("name", &p.Name, MaxName).Says("Its username.", `"ann"`)
+	s.Text("displayName", &p.DisplayName, MaxName).Says("The name that others read; empty if there is none.", `"Ann"`)
+}
+
+// Member is a person who has a part in a collection of another.
+type Member struct {
+	Person
+	Role  Role      `json:"Role"`
+	Since time.Time `json:"Since"`
+}
+
+func (m *Member) Fields(s *field.Set) {
+	s.ID("userId", &m.ID, field.Always).Says("Id of the account.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.Name("name", &m.Name, MaxName).Says("Its username.", `"bob"`)
+	s.Text("displayName", &m.DisplayName, MaxName).
+		Says("The name that others read; empty if there is none.", `"Bob"`)
+	field.Choice(s, "role", &m.Role, MemberRoles).Says("What the person may do.", `"add"`)
+	s.Time("since", &m.Since, field.ReadOnly, field.Always).
+		Says("Since when the person is a member.", `"2026-01-02T03:04:05.678Z"`)
 }
 
 // ForExport binds the fields that do not refer to ids.
@@ -43,23 +83,73 @@ type Inside struct {
 	Items   int64  `json:"Items"`             // what visitors see
 	Bytes   int64  `json:"Bytes"`
 	LeftOut int64  `json:"LeftOut"` // items that they do not see
+
+	Members []Member `json:"Members,omitempty"`
 }
 
-// Fields is the shape of a record in an answer.
+// Fields is the shape of a record in an answer. What a member may not know is null, so that it has the same members.
 func (v *Shown) Fields(s *field.Set) {
 	k := v.Kind
+	hidden := v.ByMember && k != Collections // of a collection its members know the address and who else sees it
 	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Permanent id.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Shown("kind", field.Schema{Type: "string", Enum: []string{k.Name}}, func(dst []byte) []byte {
 		return field.AppendString(dst, v.Kind.Name)
 	}).Says("Kind of the item.", strconv.Quote(k.Name))
-	s.Ruled("slug", &v.Slug, CleanSlug, SlugPattern, MaxSlug).
-		Says("Public identifier, unique among all items.", `"summer-24"`)
+	if hidden {
+		null(s, "slug", "string")
+	} else {
+		s.Ruled("slug", &v.Slug, CleanSlug, SlugPattern, MaxSlug).
+			Says("Public identifier, unique among all items.", `"summer-24"`)
+	}
 	if k == Collections {
 		v.collectionFields(s)
 	} else {
 		s.Splice(&v.Body, k.New())
 	}
-	s.Bool("isPublic", &v.Public).Says("Whether others can see it.", `true`)
+	if hidden {
+		null(s, "isPublic", "boolean")
+	} else {
+		s.Bool("isPublic", &v.Public).Says("Whether others can see it.", `true`)
+	}
+	if v.ByMember {
+		v.memberFields(s)
+	} else {
+		v.shareFields(s)
+	}
+	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).
+		Says("When it was created.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).
+		Says("When it was last changed.", `"2026-01-02T03:04:05.678Z"`)
+	if k == Bookmarks && !v.Visitor {
+		v.pageFields(s)
+	}
+	if k == Files && !v.Visitor {
+		v.metadataFields(s)
+	}
+	address := field.Schema{Type: "string", Format: "uri"}
+	if k != Bookmarks { // theirs is the address of the page that is kept
+		s.Shown("url", address, v.AppendURL).Says("Address of the item for others.", `"https://kist.example.org/v/summer-24"`)
+	}
+	page := func(dst []byte) []byte { return v.appendURL(dst, "/v/") }
+	s.Shown("shareUrl", address, page).Says("Page that shows the item to others.", `"https://kist.example.org/v/summer-24"`)
+	if k == Files {
+		s.Shown("viewUrl", address, page).Says("As shareUrl.", `"https://kist.example.org/v/summer-24"`)
+	}
+	if v.ByMember {
+		v.readerFields(s)
+	}
+}
+
+// null binds a member of an answer whose value the reader may not know.
+func null(s *field.Set, name, kind string) {
+	schema := field.Schema{Type: kind, Nullable: true}
+	s.Shown(name, schema, func(dst []byte) []byte { return append(dst, "null"...) }).
+		Says("Null for those who are not its owner.", "null")
+}
+
+// shareFields bind the conditions for visitors and what the owner has noted.
+func (v *Shown) shareFields(s *field.Set) {
+	k := v.Kind
 	if !v.Visitor {
 		s.Bool("isFavorite", &v.Favorite).Says("Whether it is a favourite.", `false`)
 	}
@@ -89,25 +179,36 @@ func (v *Shown) Fields(s *field.Set) {
 		return field.AppendString(dst, string(endAction(v.EndDeletes)))
 	}).Says("What happens when it expires: it is hidden, or deleted for good.", `"hide"`)
 	s.Bool("logVisits", &v.Logged).Says("Whether its owner can see each visit.", `false`)
-	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).
-		Says("When it was created.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).
-		Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
-	if k == Bookmarks && !v.Visitor {
-		v.pageFields(s)
+}
+
+// memberFields bind what shareFields bind, as null: it is the owner's. There are no tags, because they are the owner's.
+func (v *Shown) memberFields(s *field.Set) {
+	null(s, "isFavorite", "boolean")
+	null(s, "hasPassword", "boolean")
+	if v.Kind == Files {
+		null(s, "folder", "object")
 	}
-	if k == Files && !v.Visitor {
-		v.metadataFields(s)
-	}
-	address := field.Schema{Type: "string", Format: "uri"}
-	if k != Bookmarks { // theirs is the address of the page that is kept
-		s.Shown("url", address, v.AppendURL).Says("Address of the item for others.", `"https://kist.example.org/v/summer-24"`)
-	}
-	page := func(dst []byte) []byte { return v.appendURL(dst, "/v/") }
-	s.Shown("shareUrl", address, page).Says("Page that shows the item to others.", `"https://kist.example.org/v/summer-24"`)
-	if k == Files {
-		s.Shown("viewUrl", address, page).Says("As shareUrl.", `"https://kist.example.org/v/summer-24"`)
-	}
+	s.Shown("tags", field.Schema{Type: "array"}, func(dst []byte) []byte { return append(dst, "[]"...) }).
+		Says("Empty for those who are not its owner.", `[]`)
+	null(s, v.Kind.Counter, "integer")
+	null(s, "viewsOfLimit", "integer")
+	null(s, v.Kind.Limit, "integer")
+	null(s, "maxViewsAction", "string")
+	null(s, "expiresAt", "string")
+	null(s, "expiryAction", "string")
+	null(s, "logVisits", "boolean")
+}
+
+// readerFields bind how somebody reads the record of another.
+func (v *Shown) readerFields(s *field.Set) {
+	s.Shown("owner", field.ObjectOf(&Person{}), func(dst []byte) []byte {
+		return field.AppendJSON(dst, &v.Reader.Owner)
+	}).Says("Who owns it. The owner's own records do not have this.",
+		`{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"ann","displayName":"Ann"}`)
+	roles := field.Schema{Type: "string", Enum: field.Words(MemberRoles)}
+	s.Shown("role", roles, func(dst []byte) []byte { return field.AppendString(dst, string(v.Reader.Role)) }).
+		Says("What the reader may do with it: see, add to the collection, or edit. The owner's own records do not have this.",
+			`"see"`)
 }
 
 func (v *Shown) collectionFields(s *field.Set) {
@@ -121,10 +222,11 @@ func (v *Shown) collectionFields(s *field.Set) {
 	if !v.Visitor {
 		s.Shown("leftOut", number, func(dst []byte) []byte { return strconv.AppendInt(dst, c.LeftOut, 10) }).
 			Says("How many items visitors do not see in it, because they have a password, a limit or an end of their own.", `0`)
-		source := field.Schema{Type: "object", Members: field.Of(&SourceRef{}).Fields()}
-		s.Shown("source", source, func(dst []byte) []byte { return field.AppendJSON(dst, &SourceRef{c.Folder, c.TagName}) }).
-			Says("What is in it: a folder, a tag, or, if both are null, the items that were added to it.",
-				`{"folderId":null,"tag":null}`)
+		v.sourceField(s)
+		member := field.ObjectOf(&Member{})
+		s.Shown("members", field.Schema{Type: "array", Items: &member}, func(dst []byte) []byte {
+			return field.AppendList(dst, c.Members, func(dst []byte, m Member) []byte { return field.AppendJSON(dst, &m) })
+		}).Says("The people of this server who have a part in it, the oldest account first.", `[]`)
 	}
 	s.Shown("zipUrl", field.Schema{Type: "string", Format: "uri", Nullable: true}, func(dst []byte) []byte {
 		if !c.Download {
@@ -134,6 +236,20 @@ func (v *Shown) collectionFields(s *field.Set) {
 		return append(dst[:len(dst)-1], `.zip"`...)
 	}).Says("Address of a zip of everything in it; null if it may not be downloaded.",
 		`"https://kist.example.org/x/summer-24.zip"`)
+}
+
+// sourceField binds where the items of a collection come from.
+func (v *Shown) sourceField(s *field.Set) {
+	c := &v.Collected
+	source := field.Schema{Type: "object", Members: field.Of(&SourceRef{}).Fields(), Nullable: v.ByMember}
+	s.Shown("source", source, func(dst []byte) []byte {
+		if v.ByMember && c.Live() {
+			return append(dst, "null"...)
+		}
+		return field.AppendJSON(dst, &SourceRef{c.Folder, c.TagName})
+	}).Says("What is in it: a folder, a tag, or, if both are null, the items that were added to it. For members, "+
+		"null is a folder or a tag of its owner.",
+		`{"folderId":null,"tag":null}`)
 }
 
 // SourceRef is the source of a collection as the collection names it.
@@ -177,6 +293,12 @@ func (v *Shown) pageFields(s *field.Set) {
 var MetadataWords = []string{"none", "removed", "kept", "unreadable"}
 
 func (v *Shown) metadataFields(s *field.Set) {
+	if v.ByMember { // who gets what visitors get
+		null(s, "stripMetadata", "boolean")
+		null(s, "metadata", "string")
+		null(s, "metadataFound", "array")
+		return
+	}
 	s.Not("stripMetadata", &v.KeepMetadata).
 		Says("Whether visitors get the file without its metadata, if the settings of the instance allow it.", `true`)
 	s.Shown("metadata", field.Schema{Type: "string", Enum: MetadataWords, Nullable: true}, func(dst []byte) []byte {
@@ -213,20 +335,26 @@ func (v *Shown) metadata() Metadata {
 }
 
 // AppendURL appends the item's address as JSON text: the raw bytes of a file,
-// the redirect of a short link, the page of any other item.
+// the redirect of a short link, the page of any other item. What is read through a
+// collection has its addresses there, and there is no redirect.
 func (v *Shown) AppendURL(dst []byte) []byte {
-	switch v.Kind {
-	case Files:
+	switch {
+	case v.Kind == Files:
 		return v.appendURL(dst, "/x/")
-	case Links:
+	case v.Kind == Links && v.Reader.Through == "":
 		return v.appendURL(dst, "/s/")
 	}
 	return v.appendURL(dst, "/v/")
 }
 
 func (v *Shown) appendURL(dst []byte, at string) []byte {
-	dst = append(dst, '"')
-	dst = append(append(append(dst, v.Base...), at...), v.Slug...)
+	dst = append(append(append(dst, '"'), v.Base...), at...)
+	if v.Reader.Through != "" {
+		dst = append(append(dst, v.Reader.Through...), '/')
+		dst = append(dst, v.ID.String()...)
+	} else {
+		dst = append(dst, v.Slug...)
+	}
 	return append(dst, '"')
 }
 

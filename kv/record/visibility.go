@@ -3,7 +3,6 @@ package record
 import (
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -97,29 +96,3 @@ const (
 
 // Exclusions lists the reasons.
 var Exclusions = []Exclusion{OwnPassword, OwnLimit, OwnEnd}
-
-// Through is the rule for what visitors see through a collection that is open to them.
-// Only items of the collection's owner are in it, and no collections. among says whether
-// its owner picked the item. The item's own visibility does not matter.
-func (b *Collection) Through(c, item *Record, among bool) (in bool, why Exclusion) {
-	switch {
-	case item.Owner != c.Owner || item.Kind == Collections:
-		return false, ""
-	case b.Folder != ID{}:
-		in = item.Kind == Files && item.Folder == b.Folder
-	case b.Tag != ID{}:
-		in = slices.Contains(item.Tags, b.Tag)
-	default:
-		in = among
-	}
-	switch {
-	case !in:
-	case item.Password != "":
-		why = OwnPassword
-	case item.Limit > 0:
-		why = OwnLimit
-	case !item.Expires.IsZero():
-		why = OwnEnd
-	}
-	return in, why
-}

@@ -33,7 +33,7 @@ var grown = map[string][]string{
 	"key":           {"key.confirmed"},
 	"login":         {"login.closed"},
 	"meta.settings": {"meta.settings.trash", "meta.settings.metadata", "meta.settings.contact", "meta.settings.people"},
-	"notice":        {"notice.collection", "notice.signin", "notice.used"},
+	"notice":        {"notice.collection", "notice.signin", "notice.used", "notice.members"},
 	"page":          {"page.signin"},
 	"trash":         {"trash.version", "trash.signin"},
 	"upload":        {"upload.moved"},
@@ -200,23 +200,29 @@ func TestStoredTrash(t *testing.T) {
 	is.Equal(*back, want)
 }
 
-// TestStoredMembers holds the row of an item in a collection.
-func TestStoredMembers(t *testing.T) {
+// TestStoredPicks holds the rows of items in collections: of the collection's owner, and of a member.
+func TestStoredPicks(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	m := filled(t, reflect.TypeFor[catalog.PickedItem]()).Interface().(catalog.PickedItem)
-	m.Kind = record.Notes
-	row, err := catalog.PickRows.Encode(&m)
-	is.NoErr(err)
-	key := catalog.PickRows.Key(&m)
-	entry := []byte(nil)
-	catalog.PickRows.Indexes[0].Keys(&m, func(e []byte) { entry = e })
-	is.Equal(
-		string(lines(slices.Concat(key, row, entry))), string(golden(t, "member.hex", lines(slices.Concat(key, row, entry)))),
-	)
-	back, err := catalog.PickRows.Decode(key, row)
-	is.NoErr(err)
-	is.Equal(*back, m)
+	of := filled(t, reflect.TypeFor[catalog.PickedItem]()).Interface().(catalog.PickedItem)
+	of.Kind = record.Notes
+	own := of
+	own.Of = own.Owner
+	for file, m := range map[string]catalog.PickedItem{"member.hex": own, "member-other.hex": of} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			row, err := catalog.PickRows.Encode(&m)
+			is.NoErr(err)
+			key := catalog.PickRows.Key(&m)
+			entry := []byte(nil)
+			catalog.PickRows.Indexes[0].Keys(&m, func(e []byte) { entry = e })
+			got := lines(slices.Concat(key, row, entry))
+			is.Equal(string(got), string(golden(t, file, got)))
+			back, err := catalog.PickRows.Decode(key, row)
+			is.NoErr(err)
+			is.Equal(*back, m)
+		})
+	}
 }
 
 // TestStoredVersion holds the row of a version, and that of a version without a ticker, as all were once.

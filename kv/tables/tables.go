@@ -22,7 +22,7 @@ var All = &kv.Schema{
 		people.LoginTable, people.PasskeyTable, people.IdentityTable,
 		catalog.TagTable, catalog.FolderTable,
 		jobs.FetchTable, transfer.ImportTable,
-		catalog.SpentTable, catalog.RecordTable, catalog.PageTable, catalog.TrashTable, catalog.PickTable, catalog.CRCTable,
+		catalog.SpentTable, catalog.RecordTable, catalog.PageTable, catalog.TrashTable, catalog.PickTable, catalog.MembershipTable, catalog.CRCTable,
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
 		catalog.UnreferencedTable,             // after all tables with contents
 		catalog.ViewTable,                     // after records, the trash and requests, which determine the counters
@@ -37,5 +37,6 @@ var All = &kv.Schema{
 		3: {}, // trash, versions, collections and second steps, which begin empty
 		4: {}, // earlier bytes of files, which begin empty
 		5: {catalog.RekeyPages},
+		6: {}, // members of collections, which begin empty
 	},
 }

@@ -30,6 +30,11 @@ const events = {
   restored: t('activity.restored'),
   request_received: t('activity.received'),
   import_finished: t('activity.imported'),
+  collection_shared: t('activity.joined'),
+  collection_left: t('activity.left'),
+  collection_published: t('activity.published'),
+  collection_item_added: t('activity.added'),
+  item_edited: t('activity.edited'),
   login_linked: t('activity.linked'),
   login_unlinked: t('activity.unlinked'),
 };

@@ -1,0 +1,116 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/record"
+	"kist/search"
+)
+
+// A sharedPage is a page of collections of which some are another's.
+type sharedPage struct {
+	catalog.Page
+	ways map[record.ID]catalog.Way // of those of others
+}
+
+// way is how the caller reaches a record of the page.
+func (p *sharedPage) way(r *record.Record) catalog.Way {
+	if way, other := p.ways[r.ID]; other {
+		return way
+	}
+	return catalog.OwnWay
+}
+
+// othersMark begins the cursor of a page that begins among the collections of others. The last one before it follows.
+const othersMark = "others."
+
+// listShared lists the collections that others share with the caller, in the order of q, and then own ones if of says
+// so. tagged says that tags are asked for. There are few of others (catalog.MaxMemberships), so they are sorted each time. own lists own ones.
+func listShared(
+	c *web.Request, tx *kv.Tx, q catalog.Query, text *search.Query, of from, tagged bool,
+	own func(catalog.Query) (catalog.Page, error),
+) (sharedPage, error) {
+	page := sharedPage{ways: map[record.ID]catalog.Way{}}
+	var others []*record.Record
+	if !tagged && q.Favorite == nil { // which only their owners know
+		others = othersFor(c, tx, &q, text, page.ways)
+	}
+	page.Total = len(others)
+	last, among := strings.CutPrefix(q.After, othersMark)
+	switch {
+	case among:
+		at := slices.IndexFunc(others, func(r *record.Record) bool { return r.ID.String() == last })
+		if at < 0 {
+			return page, web.ErrCursor // it is no longer shared
+		}
+		others, q.After = others[at+1:], ""
+	case q.After != "":
+		others = nil
+	default:
+		skipped := min(q.Offset, len(others))
+		others, q.Offset = others[skipped:], q.Offset-skipped
+	}
+	page.Records = others[:min(len(others), q.Limit)]
+	left := q.Limit - len(page.Records)
+	if len(page.Records) > 0 {
+		page.Next = othersMark + page.Records[len(page.Records)-1].ID.String()
+	}
+	if of == fromOthers {
+		if len(others) <= q.Limit {
+			page.Next = ""
+		}
+		return page, nil
+	}
+
+	q.Limit = max(left, 1) // for the total
+	mine, err := own(q)
+	if err != nil {
+		return page, err
+	}
+	page.Total += mine.Total
+	if left > 0 {
+		page.Records, page.Next = append(slices.Clip(page.Records), mine.Records...), mine.Next
+	} else if len(others) <= len(page.Records) && mine.Total == 0 {
+		page.Next = ""
+	}
+	return page, nil
+}
+
+// othersFor lists the collections of others that match q and the text, in the order of q, and notes the ways to them.
+func othersFor(
+	c *web.Request, tx *kv.Tx, q *catalog.Query, text *search.Query, ways map[record.ID]catalog.Way,
+) (all []*record.Record) {
+	finder := text.For(c.Owner(), true, catalog.TagNames(tx, c.Owner()))
+	finder.Among(&search.Others{Has: func(record.ID) bool { return true }}, false)
+	for r, way := range catalog.CollectionsOf(tx, c.Owner()) {
+		if q.Public != nil && r.Public != *q.Public || r.Updated.Before(q.Since) {
+			continue
+		}
+		if q.Text != "" {
+			if _, fits := c.Site.Search.Score(finder, r); !fits {
+				continue
+			}
+		}
+		ways[r.ID] = way
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *record.Record) int {
+		age := bytes.Compare(a.ID[:], b.ID[:])
+		switch q.Sort {
+		case catalog.Oldest:
+			return age
+		case catalog.Updated:
+			return cmp.Or(b.Updated.Compare(a.Updated), -age)
+		case catalog.Title:
+			return cmp.Or(strings.Compare(a.Order, b.Order), age)
+		}
+		return -age
+	})
+	return all
+}
