@@ -154,7 +154,8 @@ var passing = map[string]string{
 	"postConfirm":    "is the confirmation",
 	"askPasskey":     "begins a sign-in or a confirmation",
 	"startImport":    "adds records", "stopImport": "ends an import",
-	"listKeys": "shows no secret", "listPasskeys": "shows no secret", "listSessions": "shows no secret", "listIdentities": "shows no secret",
+	"makeBackup": "goes where the operator has said",
+	"listKeys":   "shows no secret", "listPasskeys": "shows no secret", "listSessions": "shows no secret", "listIdentities": "shows no secret",
 }
 
 // Each operation about accounts, keys and what leaves the server is judged by its effect.
