@@ -1388,8 +1388,9 @@ func TestBrowserBeforeScripts(t *testing.T) {
 	}
 }
 
-// idle matches what the app fetches when it has nothing else to do.
-var idle = regexp.MustCompile(`^/static/(editor|forms|metadata|offline|page|reader|viewer)\.`)
+// idle matches what the app fetches when it has nothing else to do, and the last cards of the account, which keep
+// nothing above them waiting.
+var idle = regexp.MustCompile(`^/static/(cards|cards-later-en|editor|forms|metadata|offline|page|reader|viewer)\.`)
 
 // TestBrowserOneRound: whatever the page, the document names all that it needs,
 // and nothing is asked for because a script, a style sheet or an answer came.
