@@ -562,7 +562,7 @@ err --gc-delay: "soon" must be a length of time such as 90d, 24h or 30s; kist se
 exit 2
 
 kist version
-out kist 1.2.3-test, data format 6, go…
+out kist 1.2.3-test, data format 7, go…
 
 kist version --json
 out {

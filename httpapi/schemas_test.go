@@ -463,9 +463,12 @@ func shapeOf(v field.Shaped, m mode) web.Object {
 		}
 	}
 	for _, f := range more {
-		of[f.Name] = schemaOf(f.Schema())
-		of[f.Name].(web.Object)["description"] = f.Doc
-		of[f.Name].(web.Object)["example"] = json.RawMessage(f.Example)
+		s := schemaOf(f.Schema())
+		if at := s["$ref"]; at != nil {
+			s = web.Object{"allOf": []web.Object{s}}
+		}
+		s["description"], s["example"] = f.Doc, json.RawMessage(f.Example)
+		of[f.Name] = s
 	}
 	out := web.Object{"type": "object", "properties": of}
 	if required != nil {

@@ -93,7 +93,7 @@ func listCollectionItems(c *web.Request) error {
 					break
 				}
 				n++
-				if m.LeftOut != "" {
+				if m.LeftOut != "" && way.Own { // a member may not know the conditions of an item
 					out = append(out, m)
 				}
 			}

@@ -1,6 +1,9 @@
 package api_test
 
 import (
+	"archive/zip"
+	"bytes"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -203,6 +206,38 @@ func TestMembersAdd(t *testing.T) {
 		is.True(slices.ContainsFunc(p.Rows, func(a people.Activity) bool { return a.Event == people.ItemEdited && a.By == "ann" }))
 		return err
 	}))
+
+	// The export of an owner has no item of a member, and is whole.
+	exported := h.Do(apitest.Request{Method: "GET", Path: "/api/v1/export", Raw: true}).Want(200).Body
+	z, err := zip.NewReader(bytes.NewReader(exported), int64(len(exported)))
+	is.NoErr(err)
+	texts := ""
+	for _, f := range z.File {
+		r, err := f.Open()
+		is.NoErr(err)
+		text, err := io.ReadAll(r)
+		is.NoErr(err)
+		texts += string(text)
+	}
+	is.True(strings.Contains(texts, "of owner"))
+	is.True(!strings.Contains(texts, `"changed"`))
+
+	// Who may see a collection changes nothing of it by asking for nothing.
+	before := h.Get(at).Text("data.updatedAt")
+	h.As("see", "POST", at+"/items", `{}`).Want(200)
+	h.As("see", "POST", at+"/items", `{"remove":["`+note("see")+`"]}`).Want(200)
+	is.Equal(h.Get(at).Text("data.updatedAt"), before)
+
+	// The order and the cover are an editor's, the name is the owner's. Addresses are their owner's.
+	h.As("edit", "PATCH", at, `{"sort":"title"}`).Want(200)
+	h.As("edit", "PATCH", at, `{"sort":"manual"}`).Want(200)
+	is.Equal(h.As("edit", "PATCH", at, `{"title":"x"}`).Want(403).Code(), "not_owner")
+	is.Equal(h.As("add", "PATCH", at, `{"sort":"title"}`).Want(403).Code(), "not_owner")
+	page := h.As("owner", "POST", "/api/v1/bookmarks", `{"url":"https://example.org/","title":"page"}`).Want(201).Text("data.id")
+	h.As("owner", "POST", at+"/items", `{"add":["`+page+`"]}`).Want(200)
+	h.As("edit", "PATCH", "/api/v1/bookmarks/"+page, `{"title":"a page"}`).Want(200)
+	h.As("edit", "PATCH", "/api/v1/bookmarks/"+page, `{"url":"https://example.com/"}`).Want(403)
+	h.As("owner", "POST", at+"/items", `{"remove":["`+page+`"]}`).Want(200)
 
 	// A collection that shows a tag takes nothing.
 	live := h.Post("/api/v1/collections", map[string]any{"title": "Live", "source": map[string]any{"tag": h.tag("live")}}).

@@ -53,7 +53,7 @@ func findFile(c *web.Request, name string, kinds []*record.Kind) (r *record.Reco
 }
 
 // Find is shared without the check of the password. Whether the conditions of an item let a visitor in is decided by
-// record.Share.Open, and for items of a collection by record.Collection.Through.
+// record.Share.Open, and for items of a collection by record.Collection.Rights.
 func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, who viewer, err error) {
 	// The text of an item that is closed is not read: the time must not tell how long it is.
 	for most := shortText; ; {

@@ -168,10 +168,37 @@ func (s *Site) ReadAs(tx *kv.Tx, r *record.Record, way catalog.Way) (*ShownRecor
 		return nil, err
 	}
 	v.Reader = record.Reader{Owner: owner, Role: way.Role}
+	if err := v.asServed(); err != nil {
+		v.Release()
+		return nil, err
+	}
 	if way.Collection != nil {
 		v.Reader.Through = way.Collection.Slug
 	}
 	return v, nil
+}
+
+// asServed makes the size of a file that of the bytes that others than its owner get, and hides the digest of those that
+// they do not get.
+func (v *ShownRecord) asServed() error {
+	if v.Kind != record.Files || v.Bytes == nil {
+		return nil
+	}
+	m := v.Bytes.Metadata
+	if v.KeepMetadata || v.NeverStrip || m.State != record.MetadataRemovable && m.State != record.NotExamined {
+		return nil
+	}
+	body, err := v.Decode()
+	if err != nil {
+		return err
+	}
+	f := body.(*record.File) // the kind says so
+	f.SHA256 = ""
+	if m.State == record.MetadataRemovable {
+		f.Size = m.Size
+	}
+	v.Body = field.AppendJSON(nil, f)
+	return nil
 }
 
 func (s *Site) read(pools *shownPool, tx *kv.Tx, r *record.Record) (*ShownRecord, error) {

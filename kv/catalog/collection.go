@@ -177,10 +177,10 @@ func ofAnyKind(tx *kv.Tx, owner, id record.ID, first *record.Kind) *record.Kind 
 }
 
 // pick adds items of an owner to the end of a collection, except those that it has already. others are the owners of
-// the items that are not that owner's.
+// the items that are not that owner's. added is how many it did not have.
 func pick(
 	tx *kv.Tx, r *record.Record, owner record.ID, ids []string, name string, others map[record.ID]record.ID,
-) error {
+) (added int, err error) {
 	rank, n := uint64(firstRank), 0
 	for at := range order(tx, r, nil, true) {
 		rank = max(rank, at.rank+rankGap)
@@ -198,10 +198,10 @@ func pick(
 			continue
 		}
 		if !kv.Missing(err) {
-			return err
+			return added, err
 		}
 		if tx.Get(kv.RecordBucket, record.RowKey(owner, record.Collections, id)) != nil {
-			return record.Bad(map[string]string{name: "names a collection, which cannot be in a collection: " + text})
+			return added, record.Bad(map[string]string{name: "names a collection, which cannot be in a collection: " + text})
 		}
 		of, isOther := others[id]
 		if !isOther {
@@ -209,20 +209,21 @@ func pick(
 		}
 		k = ofAnyKind(tx, of, id, k)
 		if k == nil {
-			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
+			return added, record.Bad(map[string]string{name: "names an item that you do not have: " + text})
 		}
 		n++
 		if n > record.MaxPicked {
 			text := fmt.Sprintf("The collection has %d items already, and more are not possible. Take out some first.",
 				record.MaxPicked)
-			return &record.Error{Fault: record.Denied, Code: "too_many_items", Text: text}
+			return added, &record.Error{Fault: record.Denied, Code: "too_many_items", Text: text}
 		}
 		if err := PickRows.Put(tx.Tx, &PickedItem{of, id, r.ID, k, rank, r.Owner}); err != nil {
-			return err
+			return added, err
 		}
 		rank += rankGap
+		added++
 	}
-	return nil
+	return added, nil
 }
 
 // setSource makes the choice in a form that of the collection. Naming items replaces
@@ -249,16 +250,40 @@ func setSource(tx *kv.Tx, r *record.Record, f *record.Form) error {
 	r.SetBody(b)
 	others := map[record.ID]record.ID{}
 	if b.Live() || f.Source.Items != nil {
-		for at := range order(tx, r, nil, false) {
-			if at.owner != r.Owner {
-				others[at.item] = at.owner
-			}
-		}
-		if err := dropPicks(tx, r); err != nil {
+		var err error
+		others, err = dropForChoice(tx, r)
+		if err != nil {
 			return err
 		}
 	}
-	return pick(tx, r, r.Owner, f.Source.Items, "source", others)
+	_, err := pick(tx, r, r.Owner, f.Source.Items, "source", others)
+	return err
+}
+
+// dropForChoice deletes the rows of a collection's items before others are chosen. It returns the owners of those that
+// are members'. Items of members that are in the trash, or whose owner's account is disabled, stay: nobody who chooses
+// sees them.
+func dropForChoice(tx *kv.Tx, r *record.Record) (map[record.ID]record.ID, error) {
+	others, keys := map[record.ID]record.ID{}, [][]byte{}
+	for at := range order(tx, r, nil, false) {
+		if at.owner != r.Owner {
+			_, err := presentIn(tx, r, at.owner, at.item)
+			if kv.Missing(err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			others[at.item] = at.owner
+		}
+		keys = append(keys, at.key(r))
+	}
+	for _, key := range keys {
+		if _, err := PickRows.Delete(tx.Tx, key); err != nil {
+			return nil, err
+		}
+	}
+	return others, nil
 }
 
 // Pick takes items out of a collection and adds items of the asker's to its end. r must have been read in the same
@@ -271,6 +296,7 @@ func Pick(tx *kv.Tx, r *record.Record, who record.Asker, add, remove []string) e
 	if len(add) > 0 && !who.Role.Adds() {
 		return record.NotTheOwner("You can see this collection, but not add to it.", "add")
 	}
+	changes := 0
 	for _, text := range remove {
 		m, err := pickOf(tx, r, uuid.MustParse(text))
 		if kv.Missing(err) {
@@ -286,19 +312,24 @@ func Pick(tx *kv.Tx, r *record.Record, who record.Asker, add, remove []string) e
 		if _, err := PickRows.Delete(tx.Tx, pickKey(r, m.Owner, m.Item)); err != nil {
 			return err
 		}
+		changes++
 	}
 	if len(add) > 0 && tx.DiskFull() {
 		return kv.ErrFull
 	}
-	if err := pick(tx, r, who.ID, add, "add", nil); err != nil {
+	added, err := pick(tx, r, who.ID, add, "add", nil)
+	if err != nil {
 		return err
 	}
-	if len(add) > 0 {
+	if changes+added == 0 {
+		return nil
+	}
+	if added > 0 {
 		if err := people.Charge(tx, who.ID, 0); err != nil {
 			return err
 		}
 	}
-	if len(add) > 0 && who.Role != record.RoleOwner {
+	if added > 0 && who.Role != record.RoleOwner {
 		if err := tellAdded(tx, r, who.ID); err != nil {
 			return err
 		}

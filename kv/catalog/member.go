@@ -24,10 +24,11 @@ type Membership struct {
 	Since      time.Time   `json:"Since"`
 }
 
-// How many members a collection has, and in how many collections of others a person is.
+// How many members a collection has, and in how many collections of one owner a person is: nobody keeps others from
+// sharing with the person.
 const (
 	MaxMembers     = 50
-	MaxMemberships = 500
+	MaxMemberships = 200
 )
 
 // MembershipRows is the table of the members of collections. A row stays while the collection is in the trash, and goes
@@ -178,13 +179,13 @@ func checkMemberBounds(tx *kv.Tx, c *record.Record, user record.ID) error {
 		}
 	}
 	n = 0
-	for range tx.Walk(membershipUser, user[:], nil, false) {
+	for range tx.Walk(membershipUser, slices.Concat(user[:], c.Owner[:]), nil, false) {
 		n++
 	}
 	if n >= MaxMemberships {
 		return &record.Error{
 			Fault: record.Denied, Code: "too_many_members",
-			Text: fmt.Sprintf("This person is in %d collections already, and more are not possible.", MaxMemberships),
+			Text: fmt.Sprintf("This person is in %d of your collections already, and more are not possible.", MaxMemberships),
 		}
 	}
 	return nil

@@ -293,5 +293,6 @@ func CollectionsOf(tx *kv.Tx, user record.ID) iter.Seq2[*record.Record, Way] {
 
 // wayOf is the way of a member to the collection itself.
 func wayOf(m *Membership) Way {
-	return Way{Role: m.Role, Rights: record.Rights{See: true, Arrange: m.Role.Edits()}}
+	edits := m.Role.Edits()
+	return Way{Role: m.Role, Rights: record.Rights{See: true, Change: edits, Arrange: edits}}
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -90,18 +91,20 @@ func (b *Collection) Rights(c, item *Record, picked bool, who Asker) Rights {
 	return may
 }
 
-// Words are the fields of a kind that a member with the role edit may change: what people read in it. Where a short
-// link leads is not among them, because others follow it in its owner's name.
+// Words are the fields of a kind that a member with the role edit may change: what people read in it, and the order and
+// the cover of a collection. Addresses are not among them: others follow them in the owner's name, and the server
+// fetches some.
 func Words(k *Kind) []string {
 	words := []string{"keepVersion"}
 	switch k {
 	case Links:
 		return append(words, "title")
 	case Collections:
-		return append(words, "title", "description", "cover", "sort")
+		return append(words, "cover", "sort")
 	}
 	for _, f := range field.Of(k.New()).Fields() {
-		if f.Name != "" && f.Traits&field.ReadOnly == 0 {
+		address := f.Name == "url" || strings.HasSuffix(f.Name, "Url")
+		if f.Name != "" && !address && f.Traits&field.ReadOnly == 0 {
 			words = append(words, f.Name)
 		}
 	}

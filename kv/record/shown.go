@@ -219,9 +219,13 @@ func (v *Shown) collectionFields(s *field.Set) {
 		Says("How many items visitors see in it.", `24`)
 	s.Shown("size", number, func(dst []byte) []byte { return strconv.AppendInt(dst, c.Bytes, 10) }).
 		Says("Size of these files in bytes.", `91348213`)
-	if !v.Visitor {
+	if v.ByMember {
+		null(s, "leftOut", "integer")
+	} else if !v.Visitor {
 		s.Shown("leftOut", number, func(dst []byte) []byte { return strconv.AppendInt(dst, c.LeftOut, 10) }).
 			Says("How many items visitors do not see in it, because they have a password, a limit or an end of their own.", `0`)
+	}
+	if !v.Visitor {
 		v.sourceField(s)
 		member := field.ObjectOf(&Member{})
 		s.Shown("members", field.Schema{Type: "array", Items: &member}, func(dst []byte) []byte {

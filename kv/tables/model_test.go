@@ -545,7 +545,7 @@ func (m *model) arrange() {
 		return
 	}
 	c := all[m.rnd.IntN(len(all))]
-	picks := slices.Clone(c.picks)
+	picks, changes := slices.Clone(c.picks), true
 	var change func(*kv.Tx, *record.Record) error
 	if len(picks) > 1 && m.rnd.IntN(2) == 0 {
 		item, before := picks[m.rnd.IntN(len(picks))], picks[m.rnd.IntN(len(picks))]
@@ -567,10 +567,10 @@ func (m *model) arrange() {
 		}
 		in := m.items(c)
 		add, drop := texts(in), texts(out)
-		picks = picks[len(out):]
+		picks, changes = picks[len(out):], len(out) > 0
 		for _, r := range in {
 			if !slices.Contains(picks, r) {
-				picks = append(picks, r)
+				picks, changes = append(picks, r), true
 			}
 		}
 		change = func(tx *kv.Tx, now *record.Record) error { return catalog.Pick(tx, now, m.owner(now), add, drop) }
@@ -582,7 +582,7 @@ func (m *model) arrange() {
 			return err
 		}
 		return change(tx, now)
-	}) {
+	}) && changes {
 		c.picks, c.updated = picks, now.Updated.UnixMilli()
 		m.touch(c)
 	}

@@ -282,7 +282,7 @@ func carried(tx *kv.Tx, r *record.Record, v *record.Shown) (*format.Carried, err
 		return nil, err
 	}
 	for _, m := range all.All {
-		if v.Collected.Live() && m.ID != v.Collected.Cover {
+		if v.Collected.Live() && m.ID != v.Collected.Cover || m.Owner != r.Owner { // what a member put in is the member's
 			continue
 		}
 		item, err := catalog.Owned(tx, r.Owner, m.Kind, m.ID)

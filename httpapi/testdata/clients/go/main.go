@@ -134,7 +134,7 @@ func shortlink() {
 	l := must(api.CreateShortlinkWithResponse(ctx, nil, kist.ShortlinkCreate{OriginalUrl: "https://go.dev/doc"})).JSON201.Data
 	id := made(l.Id, l.CreatedAt, l.ExpiresAt)
 	listed("short links", must(api.ListShortlinksWithResponse(ctx, nil)).JSON200.Data, func(r kist.Shortlink) bool { return r.Id == l.Id })
-	check("short link", must(api.ReadShortlinkWithResponse(ctx, id, nil)).JSON200.Data.Clicks == 0)
+	check("short link", *must(api.ReadShortlinkWithResponse(ctx, id, nil)).JSON200.Data.Clicks == 0)
 	check("short link", *must(api.EditShortlinkWithResponse(ctx, id, nil, kist.ShortlinkEdit{MaxClicks: new(int64(3))})).JSON200.Data.MaxClicks == 3)
 	removed("short link", must(api.RemoveShortlinkWithResponse(ctx, id, nil)).JSON200)
 }
@@ -159,9 +159,9 @@ func file() {
 	made(f.Id, f.CreatedAt, f.ExpiresAt)
 	check("file", f.OriginalName == "a.txt" && f.Size == 7 && f.Folder == nil)
 	listed("files", must(api.ListFilesWithResponse(ctx, &kist.ListFilesParams{Folder: new("unfiled")})).JSON200.Data, func(r kist.File) bool { return r.Id == f.Id })
-	check("file", len(must(api.ReadFileWithResponse(ctx, f.Slug, nil)).JSON200.Data.Sha256) == 64)
-	check("file", must(api.EditFileWithResponse(ctx, f.Slug, nil, kist.FileEdit{FolderName: new("F")})).JSON200.Data.Folder.Name == "F")
-	removed("file", must(api.RemoveFileWithResponse(ctx, f.Slug, nil)).JSON200)
+	check("file", len(must(api.ReadFileWithResponse(ctx, f.Id, nil)).JSON200.Data.Sha256) == 64)
+	check("file", must(api.EditFileWithResponse(ctx, f.Id, nil, kist.FileEdit{FolderName: new("F")})).JSON200.Data.Folder.Name == "F")
+	removed("file", must(api.RemoveFileWithResponse(ctx, f.Id, nil)).JSON200)
 }
 
 func tag() {

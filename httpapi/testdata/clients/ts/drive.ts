@@ -101,12 +101,12 @@ async function file(): Promise<void> {
   const one = "files" in answer ? answer.files[0] : answer;
   if (one === undefined) throw new Error("no file was made");
   made(one);
-  const { slug, id } = one;
+  const { id } = one;
   check("named", one.originalName === "a.txt" && one.size === 7 && one.folder === null);
   check("listed", (await must(api.GET("/api/v1/files", { params: { query: { type: "text", folder: "unfiled" } } }))).data.some((r) => r.id === id));
-  check("read", (await must(api.GET("/api/v1/files/{slug}", { params: { path: { slug } } }))).data.sha256.length === 64);
-  check("edited", (await must(api.PATCH("/api/v1/files/{slug}", { params: { path: { slug } }, body: { folderName: "F" } }))).data.folder?.name === "F");
-  check("removed", (await must(api.DELETE("/api/v1/files/{slug}", { params: { path: { slug } } }))).ok);
+  check("read", (await must(api.GET("/api/v1/files/{slug}", { params: { path: { slug: id } } }))).data.sha256.length === 64);
+  check("edited", (await must(api.PATCH("/api/v1/files/{slug}", { params: { path: { slug: id } }, body: { folderName: "F" } }))).data.folder?.name === "F");
+  check("removed", (await must(api.DELETE("/api/v1/files/{slug}", { params: { path: { slug: id } } }))).ok);
 }
 
 async function tag(): Promise<void> {
