@@ -159,9 +159,9 @@ func file() {
 	made(f.Id, f.CreatedAt, f.ExpiresAt)
 	check("file", f.OriginalName == "a.txt" && f.Size == 7 && f.Folder == nil)
 	listed("files", must(api.ListFilesWithResponse(ctx, &kist.ListFilesParams{Folder: new("unfiled")})).JSON200.Data, func(r kist.File) bool { return r.Id == f.Id })
-	check("file", len(must(api.ReadFileWithResponse(ctx, f.Id, nil)).JSON200.Data.Sha256) == 64)
-	check("file", must(api.EditFileWithResponse(ctx, f.Id, nil, kist.FileEdit{FolderName: new("F")})).JSON200.Data.Folder.Name == "F")
-	removed("file", must(api.RemoveFileWithResponse(ctx, f.Id, nil)).JSON200)
+	check("file", len(must(api.ReadFileWithResponse(ctx, *f.Slug, nil)).JSON200.Data.Sha256) == 64)
+	check("file", must(api.EditFileWithResponse(ctx, *f.Slug, nil, kist.FileEdit{FolderName: new("F")})).JSON200.Data.Folder.Name == "F")
+	removed("file", must(api.RemoveFileWithResponse(ctx, *f.Slug, nil)).JSON200)
 }
 
 func tag() {
