@@ -31,7 +31,8 @@ func (p *sharedPage) way(r *record.Record) catalog.Way {
 const othersMark = "others."
 
 // listShared lists the collections that others share with the caller, in the order of q, and then own ones if of says
-// so. tagged says that tags are asked for. There are few of others (catalog.MaxMemberships), so they are sorted each time. own lists own ones.
+// so. tagged says that tags are asked for. There are few of others (catalog.MaxMemberships for each owner), so they are
+// sorted each time. own lists own ones.
 func listShared(
 	c *web.Request, tx *kv.Tx, q catalog.Query, text *search.Query, of from, tagged bool,
 	own func(catalog.Query) (catalog.Page, error),

@@ -162,7 +162,7 @@ func insider(c *web.Request, r *record.Record) (viewer, error) {
 }
 
 // insiderByGrant is the insider whom a grant of the request names, at the origin for content. A grant that no longer
-// counts is none.
+// counts is ignored.
 func insiderByGrant(c *web.Request, r *record.Record) (viewer, error) {
 	now := c.Site.Store.Now()
 	for text, visitor := range grantsInRequest(c, grant.ToEnter, r.Slug) {
@@ -197,7 +197,7 @@ func insiderWith(c *web.Request, by grant.Credential, r *record.Record) (viewer,
 	return memberOf(c, r, by.Account)
 }
 
-// memberOf is an account as a member of a collection; the zero viewer if it is none.
+// memberOf is an account as a member of a collection; the zero viewer if it has no part in it.
 func memberOf(c *web.Request, r *record.Record, account record.ID) (who viewer, err error) {
 	err = c.Site.Store.View(func(tx *kv.Tx) error {
 		role, err := catalog.RoleIn(tx, r, account)

@@ -268,7 +268,7 @@ func SharedWith(tx *kv.Tx, user record.ID) (*Reachable, error) {
 	return s, nil
 }
 
-// Read reads a shared item with the way to it; Missing if there is none.
+// Read reads a shared item with the way to it; the error is Missing if it is not shared.
 func (s *Reachable) Read(tx *kv.Tx, user record.ID, k *record.Kind, id record.ID) (*record.Record, Way, error) {
 	x, there := s.items[id]
 	if !there {
