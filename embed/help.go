@@ -1,7 +1,7 @@
 package embed
 
 import (
-	"embed"
+	_ "embed"
 	"html/template"
 	"regexp"
 	"slices"
@@ -9,8 +9,11 @@ import (
 	"sync"
 )
 
-//go:embed help/*.md
-var helpFiles embed.FS
+// packedHelp are the index and the pages of help/*.md in the order of the index, with a zero byte between them, in two
+// fifths of the size. The test that compares them makes them.
+//
+//go:embed help.gz
+var packedHelp []byte
 
 // A Topic is a page of the handbook.
 type Topic struct {
@@ -51,19 +54,22 @@ type book struct {
 	topics []Topic
 }
 
-// handbook reads the pages on first use. The index lists them, one per line. The pages are part of the binary, so a
-// panic means that the build is broken.
+// handbook reads the pages on first use.
 var handbook = sync.OnceValue(func() book {
-	read := func(name string) string { return string(must(helpFiles.ReadFile("help/" + name + ".md"))) }
-	b := book{index: read("index")}
-	entry := regexp.MustCompile(`(?m)^- \[(.+)\]\(([a-z-]+)\.md\): (.+)$`)
+	pages := strings.Split(string(unpacked(packedHelp)), "\x00")
+	b := book{index: pages[0]}
 	markup := regexp.MustCompile("\\]\\([^)]*\\)|[`\\[]|\\*\\*") // links, code and strong words
-	for _, line := range entry.FindAllStringSubmatch(b.index, -1) {
-		text := read(line[2])
+	for i, line := range entriesOf(b.index) {
+		text := pages[1+i]
 		b.topics = append(b.topics, Topic{line[2], line[1], line[3], text, markup.ReplaceAllString(text, "")})
 	}
 	return b
 })
+
+// entriesOf are the lines of the index that list a page: each whole, with the title, the name and the summary.
+func entriesOf(index string) [][]string {
+	return regexp.MustCompile(`(?m)^- \[(.+)\]\(([a-z-]+)\.md\): (.+)$`).FindAllStringSubmatch(index, -1)
+}
 
 // maxHelpWords bounds the work of a search.
 const maxHelpWords = 16

@@ -1,6 +1,9 @@
 package embed
 
 import (
+	"bytes"
+	"compress/gzip"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +15,34 @@ import (
 
 	"github.com/matryer/is"
 )
+
+var update = flag.Bool("update", false, "rewrite help.gz from help/*.md")
+
+// The handbook in the binary is that of the files.
+func TestHandbookIsPacked(t *testing.T) {
+	is := is.New(t)
+	read := func(name string) string {
+		text, err := os.ReadFile("help/" + name + ".md")
+		is.NoErr(err)
+		return string(text)
+	}
+	pages := []string{read("index")}
+	for _, line := range entriesOf(pages[0]) {
+		pages = append(pages, read(line[2]))
+	}
+	all := strings.Join(pages, "\x00")
+	if *update {
+		var packed bytes.Buffer
+		w := must(gzip.NewWriterLevel(&packed, gzip.BestCompression))
+		must(w.Write([]byte(all)))
+		is.NoErr(w.Close())
+		is.NoErr(os.WriteFile("help.gz", packed.Bytes(), 0o644))
+		return
+	}
+	if string(unpacked(packedHelp)) != all {
+		t.Fatal("embed/help.gz is not what help/*.md make; run: go test ./embed -run TestHandbookIsPacked -update")
+	}
+}
 
 // The index lists every page once, under its title.
 func TestTopics(t *testing.T) {
