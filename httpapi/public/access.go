@@ -21,9 +21,8 @@ import (
 	"kist/kv/record"
 )
 
-// shared finds the item with the slug and checks access: its owner may always have it,
-// anyone else if it is open and the password, if any, is right. The item must be of one of
-// the kinds.
+// shared finds the item with the slug and checks access: its owner and the members of a collection may always have it,
+// anyone else if it is open and the password, if any, is right. The item must be of one of the kinds.
 func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Record, who viewer, err error) {
 	r, who, err = Find(c, slug, kinds)
 	if err != nil {

@@ -214,8 +214,10 @@ func collectionPage(c *web.Request, r *record.Record, who viewer) (embed.Page, e
 				p.Tiles = append(p.Tiles, t)
 				continue
 			}
-			// Only an owner asks for one that is not there yet: each counts as a wrong address.
-			if address, _ := pictureOf(b); address != "" && (who.inside() || c.Site.Pictures.Has(address)) {
+			// Only its owner asks for one that is not there yet, and has it fetched.
+			address, _ := pictureOf(b)
+			own := who.inside() && who.account == m.Owner
+			if address != "" && (own || c.Site.Pictures.Has(address)) {
 				t.Picture = small + "?" + sizeParam + "=picture"
 			}
 			p.Rows = append(p.Rows, t)

@@ -185,7 +185,7 @@ func RemovedFileAt(c *web.Request, name string) (grant.RemovedFile, error) {
 }
 
 // sendRemovedFile answers with the bytes of a file whose record was removed, to the visitor
-// whose view removed it.
+// whose view removed it. It is no further view.
 func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
 	r := &record.Record{
 		ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}, KeepMetadata: p.KeepMetadata,
@@ -204,7 +204,7 @@ func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
 	web.SetContentHeaders(h, p.Media, CharsetOf(c, p.Ref, p.Media), p.Name, AsDownload(c), c.AtContentOrigin())
 	h.Set("Etag", etag(r, of.Digest))
 	h.Set("Cache-Control", "private, no-store")
-	return SendContent(c, f, of.Size, func(status int) error { return countView(c, r, viewer{r.Owner, record.RoleOwner}, status, of.Size) })
+	return SendContent(c, f, of.Size, func(status int) error { return Refusal(c, status, of.Size) })
 }
 
 // AsDownload reports whether the client wants to download the content, not to show it.

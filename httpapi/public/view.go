@@ -520,7 +520,7 @@ func picture(c *web.Request, ctx context.Context, r *record.Record, size thumb.S
 	return t, err
 }
 
-// small answers with the thumbnail or icon of a record.
+// small answers with the thumbnail or icon of a record, which is no view.
 func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) error {
 	h := c.W.Header()
 	web.SetContentHeaders(h, t.Type, "", "", false, r.OpenToAll() || c.AtContentOrigin())
@@ -530,9 +530,7 @@ func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) err
 	if err := c.Hold(size); err != nil {
 		return err
 	}
-	return SendContent(c, bytes.NewReader(t.Bytes), size, func(status int) error {
-		return countView(c, r, viewer{r.Owner, record.RoleOwner}, status, size)
-	})
+	return SendContent(c, bytes.NewReader(t.Bytes), size, func(status int) error { return Refusal(c, status, size) })
 }
 
 // icon answers with the icon of a bookmark's site, under the conditions of r. This server has drawn it, so it needs no

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"bytes"
-	"errors"
 	"iter"
 	"slices"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"kist/kv"
 	"kist/kv/record"
-	"kist/kv/table"
 )
 
 // A Way is how an account reaches a record: as its owner, or through a collection.
@@ -60,73 +58,29 @@ func reachCollection(tx *kv.Tx, user record.ID, named string) (*record.Record, W
 func reachItem(tx *kv.Tx, user record.ID, k *record.Kind, id record.ID) (*record.Record, Way, error) {
 	var found *record.Record
 	var best Way
-	try := func(c *record.Record, role record.Role, owner record.ID, isPicked bool) error {
-		key := record.RowKey(owner, k, id)
-		row := tx.Get(kv.RecordBucket, key)
-		if row == nil {
+	try := func(c *record.Record, role record.Role) error {
+		if best.Role.Higher(role) == best.Role {
 			return nil
 		}
-		item, err := record.BorrowRow(key, row)
+		item, may, err := Through(tx, c, record.Asker{ID: user, Role: role}, id)
+		if kv.Missing(err) || err == nil && item.Kind != k {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		body, err := c.Decode()
-		if err != nil {
-			return err
-		}
-		may := body.(*record.Collection).Rights(c, item, isPicked, record.Asker{ID: user, Role: role})
-		if may.See && best.Role.Higher(role) != best.Role {
-			found, best = item, Way{Role: role, Collection: c, Rights: may}
-		}
+		found, best = item, Way{Role: role, Collection: c, Rights: may}
 		return nil
 	}
 
 	for m, c := range memberships(tx, user) {
-		body, err := c.Decode()
-		if err != nil {
+		if err := try(c, m.Role); err != nil {
 			return nil, Way{}, err
-		}
-		if body.(*record.Collection).Live() {
-			if err := try(c, m.Role, c.Owner, false); err != nil {
-				return nil, Way{}, err
-			}
-			continue
-		}
-		p, err := pickOf(tx, c, id)
-		if kv.Missing(err) {
-			continue
-		}
-		if err != nil {
-			return nil, Way{}, err
-		}
-		away, err := isAway(tx, c, p.Owner)
-		if err != nil {
-			return nil, Way{}, err
-		}
-		if !away {
-			if err := try(c, m.Role, p.Owner, true); err != nil {
-				return nil, Way{}, err
-			}
 		}
 	}
-	for c, others := range ownShared(tx, user) {
-		for _, other := range others {
-			_, err := PickRows.Get(tx.Tx, pickKey(c, other, id))
-			if errors.Is(err, table.ErrMissing) {
-				continue
-			}
-			if err != nil {
-				return nil, Way{}, err
-			}
-			away, err := isAway(tx, c, other)
-			if err != nil {
-				return nil, Way{}, err
-			}
-			if !away {
-				if err := try(c, record.RoleEdit, other, true); err != nil { // no more, of items of members
-					return nil, Way{}, err
-				}
-			}
+	for c := range ownShared(tx, user) {
+		if err := try(c, record.RoleEdit); err != nil { // no more, of items of members
+			return nil, Way{}, err
 		}
 	}
 	if found == nil {
@@ -135,9 +89,9 @@ func reachItem(tx *kv.Tx, user record.ID, k *record.Kind, id record.ID) (*record
 	return found, best, nil
 }
 
-// ownShared yields the collections of an owner that have members and are not in the trash, with the members.
-func ownShared(tx *kv.Tx, owner record.ID) func(func(*record.Record, []record.ID) bool) {
-	return func(yield func(*record.Record, []record.ID) bool) {
+// ownShared yields the collections of an owner that have members and are not in the trash.
+func ownShared(tx *kv.Tx, owner record.ID) iter.Seq[*record.Record] {
+	return func(yield func(*record.Record) bool) {
 		var last record.ID
 		for k := range tx.Walk(membershipBucket, owner[:], nil, false) {
 			id := record.ID(k[16:32])
@@ -154,7 +108,7 @@ func ownShared(tx *kv.Tx, owner record.ID) func(func(*record.Record, []record.ID
 			if err != nil {
 				continue // damaged rows are found by the audit
 			}
-			if !yield(c, slices.Collect(memberIDs(tx, c))) {
+			if !yield(c) {
 				return
 			}
 		}
