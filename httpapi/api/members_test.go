@@ -366,6 +366,16 @@ func TestListSharedCollections(t *testing.T) {
 		is.Equal(got, want)
 	}
 	is.Equal(h.As("see", "GET", "/api/v1/collections?from=others&q=boa", "").Want(200).At("total"), 1.0)
+
+	// A page goes on where it was, also when the last collection of the one before is no longer shared.
+	for _, sort := range []string{"newest", "oldest", "updated", "title"} {
+		at := "/api/v1/collections?from=all&limit=1&sort=" + sort
+		first := h.As("see", "GET", at, "").Want(200)
+		second := h.As("see", "GET", at+"&cursor="+first.Text("nextCursor"), "").Want(200)
+		h.As("see", "DELETE", "/api/v1/collections/"+first.IDs()[0]+"/members/"+h.ids["see"], "").Want(200)
+		is.Equal(h.As("see", "GET", at+"&cursor="+first.Text("nextCursor"), "").Want(200).IDs(), second.IDs())
+	}
+	h.As("see", "GET", "/api/v1/collections?from=all&cursor=others.x", "").Want(400)
 	is.Equal(h.As("see", "GET", "/api/v1/collections?from=others&tag=x", "").Want(200).At("total"), 0.0)
 	h.As("see", "GET", "/api/v1/collections?from=nobody", "").Want(400)
 }

@@ -3,8 +3,11 @@ package api
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
+	"encoding/binary"
 	"slices"
 	"strings"
+	"time"
 
 	"kist/httpapi/web"
 	"kist/kv"
@@ -27,8 +30,25 @@ func (p *sharedPage) way(r *record.Record) catalog.Way {
 	return catalog.OwnWay
 }
 
-// othersMark begins the cursor of a page that begins among the collections of others. The last one before it follows.
+// othersMark begins the cursor of a page that begins among the collections of others. What orders them follows, of the
+// last one before the page: it may not be shared any more when the page is asked for.
 const othersMark = "others."
+
+// afterOther is the cursor of a page that begins after a collection of another.
+func afterOther(r *record.Record) string {
+	at := binary.BigEndian.AppendUint64(r.ID[:], uint64(r.Updated.UnixMilli()))
+	return othersMark + base64.RawURLEncoding.EncodeToString(append(at, r.Order...))
+}
+
+// lastOther is the collection before a page, as far as the cursor without othersMark tells.
+func lastOther(cursor string) (*record.Record, error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err != nil || len(b) < 16+8 {
+		return nil, web.ErrCursor
+	}
+	updated := time.UnixMilli(int64(binary.BigEndian.Uint64(b[16:])))
+	return &record.Record{ID: record.ID(b), Updated: updated, Order: string(b[16+8:])}, nil
+}
 
 // listShared lists the collections that others share with the caller, in the order of q, and then own ones if of says
 // so. tagged says that tags are asked for. There are few of others (catalog.MaxMemberships for each owner), so they are
@@ -46,11 +66,14 @@ func listShared(
 	last, among := strings.CutPrefix(q.After, othersMark)
 	switch {
 	case among:
-		at := slices.IndexFunc(others, func(r *record.Record) bool { return r.ID.String() == last })
-		if at < 0 {
-			return page, web.ErrCursor // it is no longer shared
+		before, err := lastOther(last)
+		if err != nil {
+			return page, err
 		}
-		others, q.After = others[at+1:], ""
+		for len(others) > 0 && compareOthers(q.Sort, others[0], before) <= 0 {
+			others = others[1:]
+		}
+		q.After = ""
 	case q.After != "":
 		others = nil
 	default:
@@ -60,7 +83,7 @@ func listShared(
 	page.Records = others[:min(len(others), q.Limit)]
 	left := q.Limit - len(page.Records)
 	if len(page.Records) > 0 {
-		page.Next = othersMark + page.Records[len(page.Records)-1].ID.String()
+		page.Next = afterOther(page.Records[len(page.Records)-1])
 	}
 	if of == fromOthers {
 		if len(others) <= q.Limit {
@@ -101,17 +124,20 @@ func othersFor(
 		ways[r.ID] = way
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b *record.Record) int {
-		age := bytes.Compare(a.ID[:], b.ID[:])
-		switch q.Sort {
-		case catalog.Oldest:
-			return age
-		case catalog.Updated:
-			return cmp.Or(b.Updated.Compare(a.Updated), -age)
-		case catalog.Title:
-			return cmp.Or(strings.Compare(a.Order, b.Order), age)
-		}
-		return -age
-	})
+	slices.SortFunc(all, func(a, b *record.Record) int { return compareOthers(q.Sort, a, b) })
 	return all
+}
+
+// compareOthers orders collections of others. The order by views is that by age: only their owners know the views.
+func compareOthers(by catalog.Sort, a, b *record.Record) int {
+	age := bytes.Compare(a.ID[:], b.ID[:])
+	switch by {
+	case catalog.Oldest:
+		return age
+	case catalog.Updated:
+		return cmp.Or(b.Updated.Compare(a.Updated), -age)
+	case catalog.Title:
+		return cmp.Or(strings.Compare(a.Order, b.Order), age)
+	}
+	return -age
 }
