@@ -27,7 +27,12 @@ func (k *kept) Status() *datadir.BackupStatus {
 	st := k.status
 	return &st
 }
-func (k *kept) List() []datadir.Backup { return k.all }
+
+func (k *kept) List() []datadir.Backup {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.all
+}
 
 func (k *kept) Begin() bool {
 	k.mu.Lock()
