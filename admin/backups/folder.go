@@ -62,7 +62,7 @@ func note(folder string, b datadir.Backup) error {
 	return datadir.WriteFile(folder, checkedName, append(text, '\n'))
 }
 
-// Init marks an empty folder as one for backups. It makes the folder if there is none. data is the
+// Init marks an empty folder as one for backups, and makes the folder if it is missing. data is the
 // data directory. made is false if the folder was marked already.
 func Init(folder, data string) (made bool, err error) {
 	if err := outside(folder, data); err != nil {
