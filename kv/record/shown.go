@@ -43,7 +43,7 @@ type Person struct {
 func (p *Person) Fields(s *field.Set) {
 	s.ID("id", &p.ID, field.Always).Says("Id of the account.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Name("name", &p.Name, MaxName).Says("Its username.", `"ann"`)
-	s.Text("displayName", &p.DisplayName, MaxName).Says("The name that others read; empty if there is none.", `"Ann"`)
+	s.Text("displayName", &p.DisplayName, MaxName).Says("The name that others read; empty without one.", `"Ann"`)
 }
 
 // Member is a person who has a part in a collection of another.
@@ -57,7 +57,7 @@ func (m *Member) Fields(s *field.Set) {
 	s.ID("userId", &m.ID, field.Always).Says("Id of the account.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Name("name", &m.Name, MaxName).Says("Its username.", `"bob"`)
 	s.Text("displayName", &m.DisplayName, MaxName).
-		Says("The name that others read; empty if there is none.", `"Bob"`)
+		Says("The name that others read; empty without one.", `"Bob"`)
 	field.Choice(s, "role", &m.Role, MemberRoles).Says("What the person may do.", `"add"`)
 	s.Time("since", &m.Since, field.ReadOnly, field.Always).
 		Says("Since when the person is a member.", `"2026-01-02T03:04:05.678Z"`)
