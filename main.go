@@ -432,7 +432,8 @@ func (s *server) backend(ctx context.Context, shipped ship.Contents) control.Bac
 // about says how the server was started, for kist doctor.
 func (s *server) about() control.About {
 	return control.About{
-		Version: s.call.Build.Version, Commit: s.call.Build.Commit, Date: s.call.Build.Date, Base: s.base, Content: s.separate, Listen: s.Listen,
+		Version: s.call.Build.Version, Commit: s.call.Build.Commit, Date: s.call.Build.Date,
+		Base: s.base, Content: s.separate, Listen: s.Listen,
 		Secure: s.secure != nil, TLSDomain: s.TLSDomain, TrustedProxies: s.proxies(), Issuer: s.OIDCIssuer,
 		MaxUpload: int64(s.MaxUploadSize), GCDelay: time.Duration(s.GCDelay), Probe: s.site.NewProbe(),
 		Store: control.StoreHealthOf(s.shipping.Address, s.shipper), Backups: s.scheduler.Status(),

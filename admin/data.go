@@ -72,8 +72,11 @@ func (c *Call) mayPrepare() (there bool, err error) {
 // prepareData says where a data directory is about to be made, unless the command has named it.
 func (c *Call) prepareData() error {
 	there, err := c.mayPrepare()
-	if err == nil && !there && c.chosen == usual {
+	if err != nil {
+		return err
+	}
+	if !there && c.chosen == usual {
 		fmt.Fprintf(c.Stderr, "There is no data directory yet; %s becomes one.\n", c.DataDir)
 	}
-	return err
+	return nil
 }

@@ -214,7 +214,8 @@ func (cmd *storeEncrypt) requireStopped(c *Call) error {
 	}
 	got, err := question(client)
 	err = errors.Join(err, client.Close())
-	if err == nil && got.about.Store == nil {
+	ships := err != nil || got.about.Store != nil // a server that does not say may
+	if !ships {
 		return nil
 	}
 	return fmt.Errorf("the server of %s is running; stop it first, and start it with --store-key-file afterwards",

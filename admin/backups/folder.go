@@ -108,12 +108,13 @@ func outside(folder, data string) error {
 	if err != nil {
 		return nil //nolint:nilerr // there is no data directory yet
 	}
-	path, err := filepath.Abs(folder)
+	named, err := filepath.Abs(folder)
 	if err != nil {
 		return err
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	path, err := filepath.EvalSymlinks(named)
+	if err != nil {
+		path = named // nothing is there yet
 	}
 	for {
 		there, err := os.Stat(path)

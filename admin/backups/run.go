@@ -48,10 +48,11 @@ func Make(folder string, job ops.Job) (*ops.BackedUp, error) {
 		step: func(string) error { return nil }, named: func([]datadir.Backup) {},
 	}
 	err := r.make()
-	if err == nil {
-		r.job.NoteBackup(lastGood(r.all, r.now()))
+	if err != nil {
+		return r.done, ignoreLacking(err)
 	}
-	return r.done, ignoreLacking(err)
+	r.job.NoteBackup(lastGood(r.all, r.now()))
+	return r.done, nil
 }
 
 // ignoreLacking is the error of a run, but that of a backup that lacks files: its result lists them.
@@ -209,9 +210,11 @@ func incomplete(done *ops.BackedUp) string {
 	n, first := len(done.Missing), done.Missing[0]
 	areNot := record.Plural(n, "file") + console.Word(n == 1, " is", " are")
 	if done.Store != "" {
-		return fmt.Sprintf("%s not in it, because they are not on this disk; the server needs --store %s.", areNot, done.Store)
+		return fmt.Sprintf("%s not in it, because they are not on this disk; the server needs --store %s.",
+			areNot, done.Store)
 	}
-	return fmt.Sprintf("%s not in it, such as %s: %s. kist verify names them.", areNot, console.Printable(first.Name), first.Why)
+	return fmt.Sprintf("%s not in it, such as %s: %s. kist verify names them.",
+		areNot, console.Printable(first.Name), first.Why)
 }
 
 // lacking says that a backup was made that lacks files.
@@ -255,19 +258,21 @@ func (r *run) checkWhole(made datadir.Backup) error {
 	}
 	n := made
 	n.Checked = r.now().UTC().Truncate(time.Millisecond)
-	if err == nil {
-		n.Whole = n.Checked
-		r.log.Info("all of a backup was read and is intact", "backup", made.Path, "how", how)
-	} else {
-		n.Error, n.Missing = fmt.Sprintf("It was %s, and %v.", how, err), 0 // it is not sound
-	}
-	if failed := r.note(n); failed != nil {
-		return errors.Join(err, failed)
-	}
 	if err != nil {
-		failed := r.blame(made, err)
+		n.Error, n.Missing = fmt.Sprintf("It was %s, and %v.", how, err), 0 // it is not sound
+		failed := r.note(n)
+		if failed != nil {
+			return errors.Join(err, failed)
+		}
+		failed = r.blame(made, err)
 		return errors.Join(fmt.Errorf("the backup of %s was %s, and %w", made.At.Format(time.RFC3339), how, err), failed)
 	}
+
+	n.Whole = n.Checked
+	if err := r.note(n); err != nil {
+		return err
+	}
+	r.log.Info("all of a backup was read and is intact", "backup", made.Path, "how", how)
 	return incomplete
 }
 

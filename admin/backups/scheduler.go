@@ -60,7 +60,7 @@ type Scheduler struct {
 
 	mu       sync.Mutex
 	all      []datadir.Backup // the newest first
-	noted    time.Time        // up to when the data directory says that a backup has everything; for a folder that is not there
+	noted    time.Time        // up to when the data directory says that a backup has everything; for a missing folder
 	next     time.Time
 	running  time.Time   // since when; zero if none is being made
 	asked    chan<- made // gets what comes of the running or next one; nil if nobody asked

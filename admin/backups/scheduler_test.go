@@ -314,7 +314,9 @@ func TestInit(t *testing.T) {
 	made, err = Init(dir, p.data)
 	p.NoErr(err) // the top of a disk
 	p.True(made)
-	for _, folder := range []string{p.data, filepath.Join(p.data, "x"), filepath.Dir(p.data), filepath.Join(dir, "no", "parent")} {
+	for _, folder := range []string{
+		p.data, filepath.Join(p.data, "x"), filepath.Dir(p.data), filepath.Join(dir, "no", "parent"),
+	} {
 		_, err := Init(folder, p.data)
 		p.True(err != nil)
 	}

@@ -184,10 +184,12 @@ func (b *snapshot) toFolder(dest string) error {
 // needRoom fails with a *NoRoom if the disk of the folder has too little space for what the folder gets.
 func (b *snapshot) needRoom(dest string) error {
 	to, err := blobs.Read(filepath.Join(dest, "blobs"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		to = nil
+	case err != nil:
 		return err
-	}
-	if err == nil {
+	default:
 		defer to.Close()
 	}
 
@@ -270,7 +272,8 @@ func (j Job) usable(dest string) error {
 	if err := needParent(dest); err != nil {
 		return err
 	}
-	if info, err := os.Stat(dest); err == nil && !info.IsDir() {
+	info, err := os.Stat(dest)
+	if err == nil && !info.IsDir() {
 		return fmt.Errorf("there is a file at %s; name a folder, or a file that ends in .tar", dest)
 	}
 	if err := j.outside(dest); err != nil {
@@ -284,7 +287,8 @@ func (j Job) usable(dest string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(filepath.Join(dest, "LOCK")); err == nil {
+	_, missing := os.Lstat(filepath.Join(dest, "LOCK"))
+	if missing == nil {
 		return fmt.Errorf("%s is a data directory that kist has run on; name another folder", dest)
 	}
 	for _, e := range entries {

@@ -143,6 +143,9 @@ func (e *encryption) introduce(ctx context.Context, state sealed.State) error {
 	return err
 }
 
+// errWritten says that somebody undoes what the command does.
+var errWritten = errors.New("a server still writes to the object store; stop it, and run this command again")
+
 // bare reports whether an error says that what is there is not encrypted, or not all of it.
 func bare(err error) bool {
 	unfit := (*blobs.Unfit)(nil)
@@ -187,10 +190,13 @@ func (e *encryption) move(ctx context.Context) error {
 		return err
 	}
 	state, err := sealed.Look(ctx, e.from, e.key)
-	if err == nil && !state.Done {
-		err = errors.New("a server still writes to the object store; stop it, and run this command again")
+	if err != nil {
+		return err
 	}
-	return err
+	if !state.Done {
+		return errWritten
+	}
+	return nil
 }
 
 // copyRest copies what came since the last step, and all but the contents, and reads everything back.
@@ -339,10 +345,11 @@ func (e *encryption) contents(ctx context.Context) error {
 	advice := "start the server without --store-key-file, which sends it again within a day if it has it, or " +
 		"leave damaged files behind with --leave-damaged"
 	_, err = e.head(ctx, sealed.Moving)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	open := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !open {
 		return err
 	}
-	if err == nil { // no server starts any more
+	if !open { // no server starts any more
 		advice = "run this command again with --leave-damaged, and start the server with --store-key-file then, " +
 			"which sends it again within a day if it has it"
 	}
@@ -357,13 +364,14 @@ func (e *encryption) content(ctx context.Context, o blobs.Object, p io.Writer) e
 		return nil // not kist's
 	}
 	there, err := e.head(ctx, o.Name)
-	if err == nil && there.Size == o.Size {
-		return nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	absent := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !absent {
 		return err
 	}
-	if err == nil {
+	if !absent && there.Size == o.Size {
+		return nil
+	}
+	if !absent {
 		if err := ship.Again(ctx, func() error { return e.to.Delete(ctx, o.Name) }); err != nil {
 			return err
 		}
@@ -581,10 +589,13 @@ func (e *encryption) bury(ctx context.Context, name string) error {
 		return err
 	}
 	there, err = readSmall(ctx, e.from, name)
-	if err == nil && !sealed.IsSealed(there) {
-		err = errors.New("a server still writes to the object store; stop it, and run this command again")
+	if err != nil {
+		return err
 	}
-	return err
+	if !sealed.IsSealed(there) {
+		return errWritten
+	}
+	return nil
 }
 
 // removeOne removes a plain object that has been copied. One that has not was put there meanwhile.

@@ -19,11 +19,13 @@ func TestGroupLimit(t *testing.T) {
 	}{
 		"no cgroups": {"", none, nil, 0},
 		"version 1": {"5:cpu:/x\n4:memory:/a/b\n", none + v1, map[string]string{
-			"/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes": "9223372036854771712\n", "/sys/fs/cgroup/memory/a/memory.limit_in_bytes": "1000000\n",
-			"/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+			"/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes": "9223372036854771712\n",
+			"/sys/fs/cgroup/memory/a/memory.limit_in_bytes":   "1000000\n",
+			"/sys/fs/cgroup/memory/memory.limit_in_bytes":     "9223372036854771712\n",
 		}, 1_000_000},
 		"version 2": {"0::/system.slice/kist.service\n", none + v2, map[string]string{
-			"/sys/fs/cgroup/system.slice/kist.service/memory.max": "2000000\n", "/sys/fs/cgroup/system.slice/memory.max": "max\n",
+			"/sys/fs/cgroup/system.slice/kist.service/memory.max": "2000000\n",
+			"/sys/fs/cgroup/system.slice/memory.max":              "max\n",
 		}, 2_000_000},
 		"version 2, none": {"0::/a\n", v2, map[string]string{"/sys/fs/cgroup/a/memory.max": "max\n"}, 0},
 		"a container that sees the path of the host": {

@@ -14,8 +14,8 @@ import (
 // clockStep is more than what the times of files may be behind the clock.
 const clockStep = 2 * time.Second
 
-// GiveBack gives what root has made in a folder since the time to the user whose folder it is, so that the server, which
-// runs as that user, can read and replace it. That user cannot have anything outside of the folder given away: no link
+// GiveBack gives what root has made in a folder since the time to the user whose folder it is, so that the server,
+// which runs as that user, can read and replace it. That user cannot have anything outside of the folder given away: no link
 // is followed, and no file that has a second name is touched. It does nothing for other users than root, and nothing in
 // a folder of root.
 func GiveBack(dir string, since time.Time) error {
@@ -40,10 +40,14 @@ func GiveBack(dir string, since time.Time) error {
 	}
 
 	return fs.WalkDir(top.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			err = giveEntries(top, name, since.Add(-clockStep), owner)
-		}
 		if errors.Is(err, fs.ErrNotExist) { // another process removes files meanwhile
+			return nil
+		}
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		err = giveEntries(top, name, since.Add(-clockStep), owner)
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return err

@@ -214,12 +214,12 @@ func plainSlots(ctx context.Context, in blobs.Remote) (bool, error) {
 // there. It says nothing.
 func (k *Key) Tombstone() []byte { return k.head(randomSalt()) }
 
-// firstOf returns the first name with a prefix; "" if there is none.
+// firstOf returns the first name with a prefix; "" without one.
 func firstOf(ctx context.Context, in blobs.Remote, prefix string) (string, error) {
 	return firstAfter(ctx, in, prefix, "")
 }
 
-// firstAfter returns the first name with a prefix that comes after a name; "" if there is none.
+// firstAfter returns the first name with a prefix that comes after a name; "" without one.
 func firstAfter(ctx context.Context, in blobs.Remote, prefix, name string) (string, error) {
 	for o, err := range in.After(ctx, prefix, name) {
 		return o.Name, err

@@ -249,8 +249,8 @@ func readStart(ctx context.Context, from blobs.Remote, name string, n int64) ([]
 	return io.ReadAll(io.LimitReader(in, n))
 }
 
-// describe names the object in an error about sealed bytes. The store was found to have this key before anything is read
-// from it, so the mark of another key was altered.
+// describe names the object in an error about sealed bytes. The store was found to have this key before anything is
+// read from it, so the mark of another key was altered.
 func describe(name string, err error) error {
 	if errors.As(err, new(*OtherKey)) {
 		err = ErrAltered

@@ -142,7 +142,7 @@ func wordsOf(text string) []string {
 
 const maxShown = 40 // bytes of a word
 
-// find returns the place of a word, or of the one that begins like it; -1 if there is none.
+// find returns the place of a word, or of the one that begins like it; -1 without one.
 func find(list []string, word string) int {
 	n, found := slices.BinarySearch(list, word)
 	if found {

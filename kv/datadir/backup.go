@@ -31,7 +31,7 @@ type BackupStatus struct {
 	Folder   string    `json:"folder"`
 	At       string    `json:"at"`       // the time of the day
 	Keep     string    `json:"keep"`     // as --backup-keep
-	Last     time.Time `json:"last"`     // of the last good one; zero if there is none
+	Last     time.Time `json:"last"`     // of the last good one; zero without one
 	Next     time.Time `json:"next"`     // of the next one; zero just after the start
 	Running  bool      `json:"running"`  // one is being made, or is asked for
 	Error    string    `json:"error"`    // why the latest failed or that it is late, as a sentence; "" if all is well
