@@ -57,6 +57,9 @@ func (cmd *backupInitCommand) Run(c *Call) error {
 	}
 	answer := map[string]any{"folder": cmd.Dir, "new": made}
 	if !made {
+		if err := backups.Adopt(c.DataDir); err != nil {
+			return err
+		}
 		return c.say(answer, "%s is marked as a folder for backups already.", cmd.Dir)
 	}
 	text := fmt.Sprintf("%s is marked as a folder for backups.", cmd.Dir)

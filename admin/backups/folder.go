@@ -292,6 +292,41 @@ func hold(folder string) (release func(), err error) {
 	return func() { _ = f.Close() }, nil // a file system that has no locks is used without
 }
 
+// madeName is a file in the data directory. It has the name of the backup that was last made by schedule, or was about to
+// get its name.
+const madeName = "BACKUP-MADE"
+
+// lastMade is the time in the name of the backup that the data directory has last made; zero if that is not known.
+func lastMade(data string) time.Time {
+	text, err := os.ReadFile(filepath.Join(data, madeName))
+	if err != nil {
+		return time.Time{}
+	}
+	at, err := time.Parse(nameLayout, strings.TrimSuffix(string(text), "\n"))
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// noteMade notes the time of a backup before it gets its name. If that fails, nothing is known from now on.
+func noteMade(data string, at time.Time) error {
+	err := datadir.WriteFile(data, madeName, []byte(at.UTC().Format(nameLayout)+"\n"))
+	if err != nil {
+		return errors.Join(err, Adopt(data))
+	}
+	return nil
+}
+
+// Adopt lets a data directory go on in a folder whose latest backups it has not made.
+func Adopt(data string) error {
+	err := os.Remove(filepath.Join(data, madeName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // removeAll removes a folder with a backup, or some of it if ended says so.
 func removeAll(path string, ended func() error) error {
 	content, err := os.ReadDir(filepath.Join(path, "blobs"))

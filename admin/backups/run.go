@@ -88,6 +88,9 @@ func (r *run) make() (err error) {
 	if err := sameInstance(r.all, r.job.Dir); err != nil {
 		return fmt.Errorf("%s %w", r.folder, err)
 	}
+	if err := r.ours(); err != nil {
+		return err
+	}
 
 	if err := r.prune(); err != nil { // before the new one needs their space
 		return err
@@ -129,6 +132,18 @@ func sameInstance(all []datadir.Backup, data string) error {
 	return nil
 }
 
+// ours refuses a folder in which a copy of the data directory goes on making backups: each of the two would remove those
+// of the other. A data directory that was restored knows of none that it has made, and goes on with those that are there.
+func (r *run) ours() error {
+	last, all := lastMade(r.job.Dir), credible(r.all, r.now())
+	if last.IsZero() || len(all) == 0 || !all[0].At.After(last) {
+		return nil
+	}
+	return fmt.Errorf("%s has a later backup (%s) than this server has made: a server with a copy of its data directory "+
+		"makes backups there; give that one another folder, or, if this one is to go on there, run: kist backup init %[1]s",
+		r.folder, all[0].At.Format(time.RFC3339))
+}
+
 // create makes a backup under its name.
 func (r *run) create() (datadir.Backup, error) {
 	making := filepath.Join(r.folder, makingName)
@@ -167,6 +182,9 @@ func (r *run) create() (datadir.Backup, error) {
 		return datadir.Backup{}, err
 	}
 
+	if err := noteMade(r.job.Dir, began); err != nil {
+		r.log.Warn("the backup is not noted in the data directory", "error", err)
+	}
 	path := filepath.Join(r.folder, began.Format(nameLayout))
 	if err := os.Rename(making, path); err != nil {
 		return datadir.Backup{}, err
