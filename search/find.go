@@ -24,12 +24,13 @@ import (
 const (
 	titleField = "t"
 	textField  = "b"
+	slugField  = "s" // the link name, which only the owner finds
 	ownerField = "o"
 	kindField  = "k"
-	tagField   = "g"
+	tagField   = "g" // the tags and the folder
 	flagField  = "f"
 
-	mappingVersion = 5
+	mappingVersion = 6
 )
 
 // A View is the index at one moment. It must be closed.
@@ -83,20 +84,6 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []kv.Change) (h *Hits, 
 			h.loose = append(h.loose, Hit{c.Kind, c.ID, score})
 		}
 	}
-	for _, o := range f.touched() {
-		id := docID(o.Kind, o.ID)
-		if slices.Contains(newer, id) {
-			continue
-		}
-		newer = append(newer, id)
-		r, err := f.others.Read(o.Kind, o.ID)
-		if err != nil { // an unreadable row counts as missing
-			continue
-		}
-		if score, ok, err := f.score(r, v.x.content); err == nil && ok {
-			h.loose = append(h.loose, Hit{o.Kind, o.ID, score})
-		}
-	}
 	h.sort()
 
 	for _, s := range v.snap.Segments() {
@@ -135,6 +122,7 @@ type lookup struct {
 	all *roaring.Bitmap // the documents that may match
 
 	others *roaring.Bitmap // those that are not the owner's; nil if the search has only the owner's
+	shown  *roaring.Bitmap // those of others that have what is shared with the owner as a whole
 	err    error
 
 	// What was read last, whose memory is used again.
@@ -286,6 +274,11 @@ func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 		for _, owner := range e.f.others.Owners {
 			e.others.Or(e.documents(ownerField, string(owner[:])))
 		}
+		e.shown = roaring.New()
+		for _, id := range e.f.others.Within {
+			e.shown.Or(e.documents(tagField, string(id[:])))
+		}
+		e.shown.AndNot(e.documents(kindField, string(record.Collections.Code)))
 		e.all.Or(e.others)
 	}
 	if deleted != nil {
@@ -333,7 +326,9 @@ func (e *lookup) onlyShared(o *order, scores map[int]*roaring.Bitmap) {
 	}
 	for score, b := range scores {
 		out := roaring.New()
-		for it := roaring.And(b, e.others).Iterator(); it.HasNext(); {
+		of := roaring.And(b, e.others)
+		of.AndNot(e.shown)
+		for it := of.Iterator(); it.HasNext(); {
 			if doc := it.Next(); !e.f.others.Has(o.ids[doc]) {
 				out.Add(doc)
 			}
@@ -385,8 +380,15 @@ func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
 func (e *lookup) levels(c *resolvedClause) map[int]*roaring.Bitmap {
 	title, titleBegun := e.field(titleField, &c.clause)
 	text, textBegun := e.field(textField, &c.clause)
+	slug, slugBegun := e.field(slugField, &c.clause)
 	levels := map[int]*roaring.Bitmap{}
 	done := roaring.New()
+	own := func(b *roaring.Bitmap) *roaring.Bitmap {
+		if e.others != nil {
+			b.AndNot(e.others)
+		}
+		return b
+	}
 	take := func(level int, some ...*roaring.Bitmap) {
 		b := roaring.FastOr(some...)
 		b.AndNot(done)
@@ -398,11 +400,11 @@ func (e *lookup) levels(c *resolvedClause) map[int]*roaring.Bitmap {
 
 	take(titleLevel, title, e.tagged(c.tags[exactly]))
 	take(titlePrefixLevel, titleBegun, e.tagged(c.tags[begun]))
-	take(textLevel, text)
-	take(textPrefixLevel, textBegun)
+	take(textLevel, text, own(slug))
+	take(textPrefixLevel, textBegun, own(slugBegun))
 	if c.fuzzy && !e.f.strict {
 		take(titleErrorLevel, e.misspelt(titleField, c.parts[0].term), e.tagged(c.tags[misspelt]))
-		take(textErrorLevel, e.misspelt(textField, c.parts[0].term))
+		take(textErrorLevel, e.misspelt(textField, c.parts[0].term), own(e.misspelt(slugField, c.parts[0].term)))
 	}
 	return levels
 }

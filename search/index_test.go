@@ -200,7 +200,7 @@ func (l *library) view() *View {
 }
 
 // find looks up a text in the index and in the records that it lacks.
-func (l *library) find(owner record.ID, text string, strict bool) (all []Hit) {
+func (l *library) find(owner record.ID, text string, strict bool, others ...*Others) (all []Hit) {
 	l.Helper()
 	q, err := Parse(text)
 	l.fatal(err)
@@ -211,7 +211,11 @@ func (l *library) find(owner record.ID, text string, strict bool) (all []Hit) {
 		if err != nil {
 			return err
 		}
-		hits, err := v.Find(l.Context(), q.For(owner, strict, catalog.TagNames(tx, owner)), tail)
+		f := q.For(owner, strict, catalog.TagNames(tx, owner))
+		for _, o := range others {
+			f.Among(o, strict)
+		}
+		hits, err := v.Find(l.Context(), f, tail)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package search
 
 import (
-	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -28,13 +27,13 @@ type prose struct {
 	texts []string
 }
 
-// lines are the title, with the parts inside of its words, and the rest.
+// lines are the title, with the parts inside of its words, and the texts.
 func (p *prose) lines() (title, text line) {
 	titles := []string{p.title}
 	for _, part := range innerParts(p.title) {
 		titles = append(titles, part)
 	}
-	return lineOf(titles...), lineOf(append([]string{p.slug}, p.texts...)...)
+	return lineOf(titles...), lineOf(p.texts...)
 }
 
 // proseOf reads the searchable text of a record: its title and everything else that people wrote in it. content, if not
@@ -169,28 +168,28 @@ type Finder struct {
 // Others are records of other owners that a search finds, too. Their link names, tags and flags are not searched: they
 // are their owner's alone.
 type Others struct {
-	Owners []record.ID
-	Has    func(record.ID) bool
-	All    iter.Seq[Other]
-	Read   func(*record.Kind, record.ID) (*record.Record, error)
-}
-
-// An Other is one of Others.
-type Other struct {
-	Kind *record.Kind
-	ID   record.ID
-	Slug string
+	Owners []record.ID          // whose records they are
+	Within []record.ID          // tags and folders: all that is in them, but no collections
+	Has    func(record.ID) bool // further ones
 }
 
 // Among makes the search find the records of others as well, and those of the owner only if own is set.
 func (f *Finder) Among(others *Others, own bool) { f.others, f.notOwn = others, !own }
 
 // finds reports whether the search may find a record, whatever is in it.
-func (f *Finder) finds(owner, id record.ID) bool {
-	if owner == f.owner {
+func (f *Finder) finds(r *record.Record) bool {
+	if r.Owner == f.owner {
 		return !f.notOwn
 	}
-	return f.others != nil && f.others.Has(id)
+	return f.others != nil && f.others.has(r)
+}
+
+func (o *Others) has(r *record.Record) bool {
+	if !slices.Contains(o.Owners, r.Owner) {
+		return false
+	}
+	within := func(id record.ID) bool { return slices.Contains(o.Within, id) }
+	return o.Has(r.ID) || r.Kind != record.Collections && (within(r.Folder) || slices.ContainsFunc(r.Tags, within))
 }
 
 // known is what the person who searches may know of a record: of another's, not the link name.
@@ -201,45 +200,6 @@ func (f *Finder) known(r *record.Record) *record.Record {
 	of := *r
 	of.Slug = ""
 	return &of
-}
-
-// touched lists the records of others whose link name has a word of the query. The index knows that name.
-func (f *Finder) touched() (all []Other) {
-	if f.others == nil {
-		return nil
-	}
-	for o := range f.others.All {
-		if f.touches(o.Slug) {
-			all = append(all, o)
-		}
-	}
-	return all
-}
-
-func (f *Finder) touches(slug string) bool {
-	var words line
-	folded := record.Fold(slug)
-	in := func(c *resolvedClause) bool {
-		exact := f.strict || !c.fuzzy
-		if exact && !strings.Contains(folded, c.parts[0].term) {
-			return false
-		}
-		if words == nil {
-			words = lineOf(slug)
-		}
-		return c.in(words, f.strict) != nowhere
-	}
-	for i := range f.must {
-		if in(&f.must[i]) {
-			return true
-		}
-	}
-	for i := range f.not {
-		if in(&f.not[i]) {
-			return true
-		}
-	}
-	return false
 }
 
 // resolvedClause is a clause with the tags whose names match, by how well they do.
@@ -334,7 +294,7 @@ func has(ids []record.ID, set map[record.ID]bool) bool {
 
 // score is how well a record matches; false if it does not.
 func (f *Finder) score(r *record.Record, content func(*record.Record) string) (int, bool, error) {
-	if f.nothing || !f.finds(r.Owner, r.ID) || !f.passes(r) {
+	if f.nothing || !f.finds(r) || !f.passes(r) {
 		return 0, false, nil
 	}
 	r = f.known(r)
@@ -346,6 +306,7 @@ func (f *Finder) score(r *record.Record, content func(*record.Record) string) (i
 		return 0, false, err
 	}
 	title, text := d.lines()
+	text = append(append(text, ""), lineOf(d.slug)...)
 	for i := range f.not {
 		if f.not[i].level(r, title, text, f.strict) != noLevel {
 			return 0, false, nil

@@ -185,6 +185,9 @@ func history(t *testing.T, seed uint64) {
 			tags = append(tags, fmt.Sprint("t", rnd.IntN(5)))
 		}
 		in["tags"] = tags
+		if rnd.IntN(3) == 0 {
+			in["slug"] = fmt.Sprintf("sea-%d", rnd.IntN(1<<30))
+		}
 		switch k {
 		case record.Files:
 			in["originalName"], in["content"] = "f "+text(3), text(12)
@@ -274,8 +277,17 @@ func history(t *testing.T, seed uint64) {
 	}
 	compare := func(when string) {
 		t.Helper()
-		for _, owner := range owners {
+		for i, owner := range owners {
 			known := reads(owner)
+			others := reads(owners[1-i])
+			shared := &Others{Owners: []record.ID{owners[1-i]}, Has: func(id record.ID) bool { return id[15]%4 == 0 }}
+			is.NoErr(l.store.View(func(tx *kv.Tx) error {
+				tags, err := catalog.Tags(tx, owners[1-i])
+				for _, tag := range tags[:min(2, len(tags))] {
+					shared.Within = append(shared.Within, tag.ID)
+				}
+				return err
+			}))
 			for range 25 {
 				var parts []asked
 				var words []string
@@ -324,6 +336,26 @@ func history(t *testing.T, seed uint64) {
 				slices.SortFunc(want, byRank)
 				if got := l.find(owner, word, false); !slices.Equal(got, want) {
 					t.Errorf("%s: %q finds %d, not %d", when, word, len(got), len(want))
+				}
+				// With what another shares, and with that alone, against the scan.
+				for _, strict := range []bool{true, false} {
+					want = nil
+					q, err = Parse(query)
+					is.NoErr(err)
+					is.NoErr(l.store.View(func(tx *kv.Tx) error {
+						f := q.For(owner, strict, catalog.TagNames(tx, owner))
+						f.Among(shared, strict)
+						for _, r := range slices.Concat(known, others) {
+							if score, ok, _ := f.score(r.r, l.x.content); ok {
+								want = append(want, Hit{r.r.Kind, r.r.ID, score})
+							}
+						}
+						return nil
+					}))
+					slices.SortFunc(want, byRank)
+					if got := l.find(owner, query, strict, shared); !slices.Equal(got, want) {
+						t.Errorf("%s: %q finds %d with what is shared, not %d", when, query, len(got), len(want))
+					}
 				}
 			}
 		}

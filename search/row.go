@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"kist/kv"
+	"kist/kv/record"
 
 	index "github.com/blevesearch/bleve_index_api"
 )
@@ -122,7 +123,7 @@ func (x *Index) row(c *kv.Change) *row {
 		x.o.Log.Error("cannot index a record", "error", err)
 		return nil
 	}
-	d := &row{id: docID(c.Kind, c.ID), fields: make([]index.Field, 0, 10), volume: len(text.title)}
+	d := &row{id: docID(c.Kind, c.ID), fields: make([]index.Field, 0, 11), volume: len(text.title)}
 	title, rest := text.lines()
 	for _, t := range text.texts {
 		d.volume += len(t)
@@ -130,9 +131,12 @@ func (x *Index) row(c *kv.Change) *row {
 
 	d.words(ownerField, string(r.Owner[:]))
 	d.words(kindField, string(r.Kind.Code))
-	tags := make([]string, len(r.Tags))
-	for i, t := range r.Tags {
-		tags[i] = string(t[:])
+	tags := make([]string, 0, len(r.Tags)+1)
+	for _, t := range r.Tags {
+		tags = append(tags, string(t[:]))
+	}
+	if r.Folder != (record.ID{}) {
+		tags = append(tags, string(r.Folder[:]))
 	}
 	d.words(tagField, tags...)
 	var flags []string
@@ -145,5 +149,6 @@ func (x *Index) row(c *kv.Change) *row {
 	d.words(flagField, flags...)
 	d.text(titleField, title)
 	d.text(textField, rest)
+	d.text(slugField, lineOf(r.Slug))
 	return d
 }

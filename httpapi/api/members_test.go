@@ -289,6 +289,7 @@ func TestSetMember(t *testing.T) {
 func TestSearchShared(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(t)
+	h.Patch("/api/v1/collections/"+h.collection, `{"slug":"savanna"}`).Want(200)
 	shared := h.Note("zebra crossing", `,"slug":"giraffe-slug","tags":["elephant"],"isPublic":true,"isFavorite":true`)
 	h.Note("zebra alone", ``)
 	h.As("owner", "POST", "/api/v1/collections/"+h.collection+"/items", `{"add":["`+shared+`"]}`).Want(200)
@@ -317,13 +318,21 @@ func TestSearchShared(t *testing.T) {
 			{"q=zebra+is:favorite&from=others", nil},
 			{"q=zebra+kind:note&from=others", []string{shared}},
 			{"q=zebra+kind:file&from=others", nil},
-			{"from=others", []string{shared}},
+			{"from=others", []string{shared, h.collection}},
+			{"q=board", nil},
+			{"q=board&from=all", []string{h.collection}},
+			{"q=board+kind:collection&from=others", []string{h.collection}},
+			{"q=savanna&from=others", nil}, // nor a collection by its link name
 		} {
 			got := h.As("see", "GET", "/api/v1/search?"+c.query, "").Want(200)
 			is := is.New(t)
 			is.Equal(strings.Join(got.IDs(), " "), strings.Join(c.want, " ")) // c.query
 			is.Equal(got.At("total"), float64(len(c.want)))
 			is.True(!strings.Contains(strings.ReplaceAll(string(got.Body), own, ""), "giraffe"))
+			if slices.Equal(got.IDs(), []string{h.collection}) {
+				is.Equal(got.Text("data.0.url"), "https://kist.example.org/v/savanna")
+				is.Equal(got.Text("data.0.record.role"), "see")
+			}
 		}
 	}
 	check(t)
@@ -332,6 +341,7 @@ func TestSearchShared(t *testing.T) {
 	check(t)
 	h.As("owner", "DELETE", "/api/v1/collections/"+h.collection+"/members/"+h.ids["see"], "").Want(200)
 	is.New(t).Equal(h.As("see", "GET", "/api/v1/search?q=zebra&from=others", "").Want(200).At("total"), 0.0)
+	is.New(t).Equal(h.As("see", "GET", "/api/v1/search?q=board&from=others", "").Want(200).At("total"), 0.0)
 }
 
 // Collections of others come before own ones, and pages of them are whole.

@@ -327,7 +327,7 @@ func searchAll(c *web.Request) error {
 			find := func(strict bool) (*search.Finder, *search.Hits, bool, error) {
 				finder := text.For(c.Owner(), strict, catalog.TagNames(tx, c.Owner()))
 				if shared != nil {
-					finder.Among(othersOf(tx, c.Owner(), shared), from == fromAll)
+					finder.Among(othersOf(shared), from == fromAll)
 				}
 				hits, complete, err := searchHits(c, tx, finder, kind, look, shared)
 				return finder, hits, complete, err
@@ -416,13 +416,11 @@ func everything(
 		if shared == nil {
 			return
 		}
-		shared.All(func(k *record.Kind, id record.ID, _ string) bool {
-			if kind != nil && k != kind {
-				return true
+		for r, err := range shared.All(tx) {
+			if !yield(r, err) {
+				return
 			}
-			r, _, err := shared.Read(tx, owner, k, id)
-			return yield(r, err)
-		})
+		}
 	}
 }
 
@@ -463,28 +461,17 @@ func sharedFrom(tx *kv.Tx, owner record.ID, f from) (*catalog.Reachable, error) 
 	return catalog.SharedWith(tx, owner)
 }
 
-// othersOf makes what is shared with an owner the others of a search.
-func othersOf(tx *kv.Tx, owner record.ID, shared *catalog.Reachable) *search.Others {
-	return &search.Others{
-		Owners: shared.Owners, Has: shared.Has,
-		All: func(yield func(search.Other) bool) {
-			shared.All(func(k *record.Kind, id record.ID, slug string) bool {
-				return yield(search.Other{Kind: k, ID: id, Slug: slug})
-			})
-		},
-		Read: func(k *record.Kind, id record.ID) (*record.Record, error) {
-			r, _, err := shared.Read(tx, owner, k, id)
-			return r, err
-		},
-	}
+// othersOf makes what is shared the others of a search.
+func othersOf(shared *catalog.Reachable) *search.Others {
+	return &search.Others{Owners: shared.Owners, Within: shared.Within, Has: shared.Has}
 }
 
 // found reads a record that the index has found.
 func found(tx *kv.Tx, owner record.ID, h search.Hit, shared *catalog.Reachable) (*record.Record, catalog.Way, error) {
-	if shared != nil && shared.Has(h.ID) {
-		return shared.Read(tx, owner, h.Kind, h.ID)
-	}
 	r, err := catalog.Owned(tx, owner, h.Kind, h.ID)
+	if shared != nil && kv.Missing(err) {
+		return shared.Read(tx, h.Kind, h.ID)
+	}
 	return r, catalog.OwnWay, err
 }
 
@@ -509,7 +496,10 @@ func showResult(
 	}
 	v.Base, v.ByMember = c.Site.Base, !way.Own
 	if v.ByMember {
-		v.TagList, v.Reader.Through = nil, way.Collection.Slug
+		v.TagList = nil
+	}
+	if way.Collection != nil {
+		v.Reader.Through = way.Collection.Slug
 	}
 	return field.AppendJSON(dst, &v), nil
 }

@@ -60,7 +60,11 @@ func listShared(
 	page := sharedPage{ways: map[record.ID]catalog.Way{}}
 	var others []*record.Record
 	if !tagged && q.Favorite == nil { // which only their owners know
-		others = othersFor(c, tx, &q, text, page.ways)
+		all, err := othersFor(c, tx, &q, text, page.ways)
+		if err != nil {
+			return page, err
+		}
+		others = all
 	}
 	page.Total = len(others)
 	last, among := strings.CutPrefix(q.After, othersMark)
@@ -109,9 +113,13 @@ func listShared(
 // othersFor lists the collections of others that match q and the text, in the order of q, and notes the ways to them.
 func othersFor(
 	c *web.Request, tx *kv.Tx, q *catalog.Query, text *search.Query, ways map[record.ID]catalog.Way,
-) (all []*record.Record) {
+) (all []*record.Record, err error) {
+	shared, err := catalog.SharedWith(tx, c.Owner())
+	if err != nil {
+		return nil, err
+	}
 	finder := text.For(c.Owner(), true, catalog.TagNames(tx, c.Owner()))
-	finder.Among(&search.Others{Has: func(record.ID) bool { return true }}, false)
+	finder.Among(othersOf(shared), false)
 	for r, way := range catalog.CollectionsOf(tx, c.Owner()) {
 		if q.Public != nil && r.Public != *q.Public || r.Updated.Before(q.Since) {
 			continue
@@ -125,7 +133,7 @@ func othersFor(
 		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b *record.Record) int { return compareOthers(q.Sort, a, b) })
-	return all
+	return all, nil
 }
 
 // compareOthers orders collections of others. The order by views is that by age: only their owners know the views.

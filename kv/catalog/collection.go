@@ -77,7 +77,7 @@ var PickRows = &table.Table[PickedItem]{
 // PickTable keeps the items in collections.
 var PickTable = kv.Table{
 	Watched: []table.Bucket{kv.RecordBucket, pickBucket, people.UserBucket},
-	Changed: renewItems,
+	Changed: itemsCache.Renew,
 	Buckets: []table.Bucket{pickBucket, pickOrder},
 	Check: kv.CheckRows(PickRows, func(a *kv.Audit, m *PickedItem) {
 		a.Refers(people.UserBucket, m.Owner[:], "collected item", m.Item)
@@ -485,12 +485,6 @@ type keptItems struct {
 const maxKeptItems = 50_000
 
 var itemsCache kv.Cache[keptItems]
-
-// renewItems forgets what is in collections, and what is shared with accounts.
-func renewItems(s *kv.Store) {
-	itemsCache.Renew(s)
-	sharedItems.Renew(s)
-}
 
 // listKey is the list of a collection as a caller knows it: the caller may have read the
 // collection before the transaction.

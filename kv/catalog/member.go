@@ -43,8 +43,8 @@ var MembershipRows = kv.JsonTable(
 
 // MembershipTable keeps the members of collections.
 var MembershipTable = kv.Table{
-	Watched: []table.Bucket{membershipBucket},
-	Changed: renewItems,
+	Watched: []table.Bucket{pickBucket}, // members find what others pick
+	Changed: pickedItems.Renew,
 	Buckets: []table.Bucket{membershipBucket, membershipUser},
 	Check: kv.CheckRows(MembershipRows, func(a *kv.Audit, m *Membership) {
 		a.Refers(people.UserBucket, m.Owner[:], "membership", m.Collection)

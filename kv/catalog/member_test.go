@@ -229,13 +229,15 @@ func (h *house) check(is *is.I) {
 			}
 			all, err := catalog.SharedWith(tx, u.ID)
 			is.NoErr(err)
+			reached := map[record.ID]bool{}
 			for _, x := range h.items {
 				want := h.role(who, x)
 				r, way, err := catalog.Reach(tx, u.ID, record.Notes, x.id.String())
 				is.Equal(err == nil, want != "")
 				is.Equal(way.Role, want)
 				is.Equal(way.Own, want == record.RoleOwner)
-				is.Equal(all.Has(x.id), want != "" && who != x.owner)
+				other, same, missing := all.Read(tx, record.Notes, x.id)
+				is.Equal(missing == nil, want != "" && who != x.owner)
 				if err != nil {
 					is.True(kv.Missing(err))
 					continue
@@ -244,11 +246,16 @@ func (h *house) check(is *is.I) {
 				if who == x.owner {
 					continue
 				}
-				r, same, err := all.Read(tx, u.ID, record.Notes, x.id)
-				is.NoErr(err)
-				is.Equal(r.ID, x.id)
+				is.Equal(other.ID, x.id)
 				is.Equal(same.Role, want)
+				reached[x.id] = true
 			}
+			for r, err := range all.All(tx) {
+				is.NoErr(err)
+				is.True(r.Kind == record.Collections || reached[r.ID])
+				delete(reached, r.ID)
+			}
+			is.Equal(len(reached), 0)
 		}
 		for _, c := range h.collections {
 			if c.trashed || h.gone[c.owner] {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"iter"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -21,7 +23,9 @@ type Way struct {
 }
 
 // OwnWay is the way of an owner.
-var OwnWay = Way{Role: record.RoleOwner, Rights: record.Rights{See: true, Change: true, Arrange: true, TakeOut: true, Own: true}}
+var OwnWay = Way{
+	Role: record.RoleOwner, Rights: record.Rights{See: true, Change: true, Arrange: true, TakeOut: true, Own: true},
+}
 
 // Reach reads the record of the kind with the given id or slug, if it is the account's own or if the account reaches it
 // through a collection; by the collection with the highest role, if there are several. Only the slugs of own records
@@ -48,7 +52,7 @@ func Reach(tx *kv.Tx, user record.ID, k *record.Kind, named string) (*record.Rec
 func reachCollection(tx *kv.Tx, user record.ID, named string) (*record.Record, Way, error) {
 	for m, c := range memberships(tx, user) {
 		if c.Slug == named || c.ID.String() == named {
-			return c, wayOf(m), nil
+			return c, wayOf(m.Role), nil
 		}
 	}
 	return nil, Way{}, record.NotFound(record.Collections.Name)
@@ -115,85 +119,59 @@ func ownShared(tx *kv.Tx, owner record.ID) iter.Seq[*record.Record] {
 	}
 }
 
-// Reachable is what others share with an account. Nobody may change it.
+// Reachable is what others share with an account, as of the transaction in which it was made. Nobody may change it.
 type Reachable struct {
-	Owners []record.ID // of the items, in ascending order
-	items  map[record.ID]sharedItem
-	ways   []sharedWay
+	Owners []record.ID // of the items
+	Within []record.ID // the folders and tags that collections show
+
+	user   record.ID
+	ways   []sharedWay // the highest role first
+	picked *pickedOf
 }
 
-// sharedItem is an item of another, with an index in ways.
-type sharedItem struct {
-	kind *record.Kind
-	slug string
-	way  int
-}
-
+// sharedWay is a collection with items of others.
 type sharedWay struct {
 	collection *record.Record
+	shows      *record.Collection // its body
 	role       record.Role
-	owner      record.ID // of the item
 }
 
-// Has reports whether an item is shared.
-func (s *Reachable) Has(id record.ID) bool {
-	_, there := s.items[id]
-	return there
+// pickedOf are the items of others that were picked for collections.
+type pickedOf struct {
+	collections []record.ID // those with picked items, in the order of the ways
+	items       map[record.ID]pickedPlace
+	owners      []record.ID
 }
 
-// All yields the shared items with their link names, which the account may not know.
-func (s *Reachable) All(yield func(k *record.Kind, id record.ID, slug string) bool) {
-	for id, x := range s.items {
-		if !yield(x.kind, id, x.slug) {
-			return
-		}
-	}
-}
+// pickedPlace is where a picked item is: the index of the owner, and of the first of the collections that have it.
+type pickedPlace struct{ owner, collection int }
 
-// keptShared caches what is shared with accounts until a record, a collection or an account changes.
-type keptShared struct {
-	by sync.Map // record.ID of the account: *Reachable
+// keptPicked caches what was picked for collections that are shared with accounts until an item is picked or taken out.
+type keptPicked struct {
+	by sync.Map // record.ID of the account: *pickedOf
 	n  atomic.Int64
 }
 
-// maxKeptShared bounds the cached items of all accounts, at about 100 bytes each.
-const maxKeptShared = 100_000
+// maxKeptPicked bounds the cached items of all accounts, at about 50 bytes each, and the picked items of others that an
+// account finds. More are found in their collections alone.
+const maxKeptPicked = 200_000
 
-var sharedItems kv.Cache[keptShared]
+var pickedItems kv.Cache[keptPicked]
 
-// SharedWith lists the items of others that an account reaches through collections. It costs some microseconds for each,
-// unless no record has changed since.
+// SharedWith says which items of others an account reaches through collections. It costs some microseconds for each
+// collection, and less for each picked item, unless none was picked or taken out since. What a collection shows of a
+// folder or a tag costs nothing.
 func SharedWith(tx *kv.Tx, user record.ID) (*Reachable, error) {
-	kept := sharedItems.In(tx)
-	if kept != nil {
-		if v, ok := kept.by.Load(user); ok {
-			return v.(*Reachable), nil //nolint:errcheck // every value has this type
-		}
-	}
-	s := &Reachable{items: map[record.ID]sharedItem{}}
+	s := &Reachable{user: user}
+	byRole := map[record.Role][]sharedWay{}
 	add := func(c *record.Record, role record.Role) error {
-		all, err := ItemsOf(tx, c)
+		of := *c
+		of.Body = bytes.Clone(c.Body)
+		body, err := of.Decode()
 		if err != nil {
 			return err
 		}
-		at := map[record.ID]int{} // ways by owner
-		for _, m := range all.All {
-			if m.Owner == user {
-				continue
-			}
-			if x, there := s.items[m.ID]; there && s.ways[x.way].role.Higher(role) == s.ways[x.way].role {
-				continue
-			}
-			i, there := at[m.Owner]
-			if !there {
-				i = len(s.ways)
-				at[m.Owner] = i
-				of := *c
-				of.Body = bytes.Clone(c.Body)
-				s.ways = append(s.ways, sharedWay{&of, role, m.Owner})
-			}
-			s.items[m.ID] = sharedItem{m.Kind, m.Slug, i}
-		}
+		byRole[role] = append(byRole[role], sharedWay{&of, body.(*record.Collection), role}) // the kind says so
 		return nil
 	}
 	for m, c := range memberships(tx, user) {
@@ -206,31 +184,152 @@ func SharedWith(tx *kv.Tx, user record.ID) (*Reachable, error) {
 			return nil, err
 		}
 	}
-	for _, w := range s.ways {
-		s.Owners = append(s.Owners, w.owner)
-	}
-	slices.SortFunc(s.Owners, func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) })
-	s.Owners = slices.Compact(s.Owners)
 
-	if size := int64(len(s.items)) + 1; kept != nil && size <= maxKeptShared/2 {
-		if kept.n.Add(size) > maxKeptShared {
-			sharedItems.Replace(tx.Store(), kept)
-		} else {
-			kept.by.Store(user, s)
+	s.ways = slices.Concat(byRole[record.RoleEdit], byRole[record.RoleAdd], byRole[record.RoleSee])
+	for _, w := range s.ways {
+		s.addOwner(w.collection.Owner)
+		if w.shows.Live() && w.collection.Owner != user {
+			s.Within = append(s.Within, cmp.Or(w.shows.Folder, w.shows.Tag))
+		}
+	}
+	s.picked = pickedFor(tx, s)
+	for _, owner := range s.picked.owners {
+		disabled, err := people.Disabled(tx, owner)
+		if err != nil {
+			return nil, err
+		}
+		if !disabled {
+			s.addOwner(owner)
 		}
 	}
 	return s, nil
 }
 
-// Read reads a shared item with the way to it; the error is Missing if it is not shared.
-func (s *Reachable) Read(tx *kv.Tx, user record.ID, k *record.Kind, id record.ID) (*record.Record, Way, error) {
-	x, there := s.items[id]
-	if !there {
-		return nil, Way{}, record.NotFound(k.Name)
+func (s *Reachable) addOwner(id record.ID) {
+	if id != s.user && !slices.Contains(s.Owners, id) {
+		s.Owners = append(s.Owners, id)
 	}
-	w := s.ways[x.way]
-	item, may, err := Through(tx, w.collection, record.Asker{ID: user, Role: w.role}, id)
-	return item, Way{Role: w.role, Collection: w.collection, Rights: may}, err
+}
+
+// pickedFor lists what others have picked for the collections of s.
+func pickedFor(tx *kv.Tx, s *Reachable) *pickedOf {
+	all := &pickedOf{items: map[record.ID]pickedPlace{}}
+	var ways []sharedWay
+	for _, w := range s.ways {
+		if !w.shows.Live() {
+			ways, all.collections = append(ways, w), append(all.collections, w.collection.ID)
+		}
+	}
+	kept := pickedItems.In(tx)
+	if kept != nil {
+		v, there := kept.by.Load(s.user)
+		if there && slices.Equal(v.(*pickedOf).collections, all.collections) { //nolint:errcheck // every value has this type
+			return v.(*pickedOf) //nolint:errcheck // likewise
+		}
+	}
+
+	numbers := map[record.ID]int{} // of the owners
+	for i, w := range ways {
+		for at := range order(tx, w.collection, nil, false) {
+			if _, there := all.items[at.item]; there || at.owner == s.user {
+				continue
+			}
+			if len(all.items) == maxKeptPicked {
+				break
+			}
+			n, there := numbers[at.owner]
+			if !there {
+				n = len(all.owners)
+				numbers[at.owner], all.owners = n, append(all.owners, at.owner)
+			}
+			all.items[at.item] = pickedPlace{n, i}
+		}
+	}
+	if size := int64(len(all.items)) + 1; kept != nil {
+		if kept.n.Add(size) > maxKeptPicked {
+			pickedItems.Replace(tx.Store(), kept)
+		} else {
+			kept.by.Store(s.user, all)
+		}
+	}
+	return all
+}
+
+// Has reports whether an item was picked for a collection, or is a collection that another shares.
+func (s *Reachable) Has(id record.ID) bool {
+	_, there := s.picked.items[id]
+	return there || s.collection(id) != nil
+}
+
+// collection finds a collection of another.
+func (s *Reachable) collection(id record.ID) *sharedWay {
+	i := slices.IndexFunc(s.ways, func(w sharedWay) bool { return w.collection.ID == id && w.collection.Owner != s.user })
+	if i < 0 {
+		return nil
+	}
+	return &s.ways[i]
+}
+
+// All yields everything that others share, each once, and errors.
+func (s *Reachable) All(tx *kv.Tx) iter.Seq2[*record.Record, error] {
+	return func(yield func(*record.Record, error) bool) {
+		for i, w := range s.ways {
+			if w.collection.Owner != s.user && !yield(w.collection, nil) {
+				return
+			}
+			items, err := ItemsOf(tx, w.collection)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, m := range items.All {
+				if m.Owner == s.user {
+					continue
+				}
+				r, way, err := s.Read(tx, m.Kind, m.ID)
+				if err == nil && way.Collection != s.ways[i].collection {
+					continue // it was yielded before
+				}
+				if !yield(r, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Read reads what another shares, with the way to it of the highest role; the error is Missing if it is not shared. The
+// Body is valid until the transaction ends.
+func (s *Reachable) Read(tx *kv.Tx, k *record.Kind, id record.ID) (*record.Record, Way, error) {
+	if k == record.Collections {
+		w := s.collection(id)
+		if w == nil {
+			return nil, Way{}, record.NotFound(k.Name)
+		}
+		return w.collection, wayOf(w.role), nil
+	}
+
+	at, isPicked := s.picked.items[id]
+	for _, owner := range s.Owners {
+		key := record.RowKey(owner, k, id)
+		row := tx.Get(kv.RecordBucket, key)
+		if row == nil {
+			continue
+		}
+		r, err := record.BorrowRow(key, row)
+		if err != nil {
+			return nil, Way{}, err
+		}
+		is := isPicked && owner == s.picked.owners[at.owner]
+		for _, w := range s.ways {
+			here := is && w.collection.ID == s.picked.collections[at.collection]
+			may := w.shows.Rights(w.collection, r, here, record.Asker{ID: s.user, Role: w.role})
+			if may.See {
+				return r, Way{Role: w.role, Collection: w.collection, Rights: may}, nil
+			}
+		}
+	}
+	return nil, Way{}, record.NotFound(k.Name)
 }
 
 // CollectionsOf yields the collections of others that an account is a member of, with the ways to them. Their Bodies are
@@ -238,7 +337,7 @@ func (s *Reachable) Read(tx *kv.Tx, user record.ID, k *record.Kind, id record.ID
 func CollectionsOf(tx *kv.Tx, user record.ID) iter.Seq2[*record.Record, Way] {
 	return func(yield func(*record.Record, Way) bool) {
 		for m, c := range memberships(tx, user) {
-			if !yield(c, wayOf(m)) {
+			if !yield(c, wayOf(m.Role)) {
 				return
 			}
 		}
@@ -246,7 +345,7 @@ func CollectionsOf(tx *kv.Tx, user record.ID) iter.Seq2[*record.Record, Way] {
 }
 
 // wayOf is the way of a member to the collection itself.
-func wayOf(m *Membership) Way {
-	edits := m.Role.Edits()
-	return Way{Role: m.Role, Rights: record.Rights{See: true, Change: edits, Arrange: edits}}
+func wayOf(role record.Role) Way {
+	edits := role.Edits()
+	return Way{Role: role, Rights: record.Rights{See: true, Change: edits, Arrange: edits}}
 }
