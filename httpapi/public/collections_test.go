@@ -4,9 +4,11 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"image"
+	"image/color"
 	"image/png"
 	"io"
 	"io/fs"
@@ -612,4 +614,58 @@ func TestCollectionWithoutPictures(t *testing.T) {
 	page := string(a.Visit("/v/food").Want(200).Body)
 	is.True(strings.Contains(page, "Soup"))
 	is.True(!strings.Contains(page, "size=picture"))
+}
+
+// TestCollectionPictures: up to four items that have a picture and that visitors see stand for a collection, its cover
+// first, and their pictures open through it.
+func TestCollectionPictures(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	photo := func(name, more string) string {
+		t.Helper()
+		got := a.Upload(nil, apitest.File(name, "image/jpeg", apitest.JpegOf(40, 30, color.White)+name)).Want(201)
+		id := got.Text("id")
+		if more != "" {
+			a.Patch("/api/v1/files/"+got.Text("slug"), more).Want(200)
+		}
+		return id
+	}
+	made := func(path, body string) string { return a.Post("/api/v1/"+path, body).Want(201).Text("data.id") }
+	note, one, locked := a.Note("one", ""), photo("one.jpg", ""), photo("locked.jpg", `{"maxViews":3}`)
+	soup := made("recipes", `{"title":"Soup","imageUrl":"https://example.org/soup.jpg"}`)
+	plain := made("recipes", `{"title":"Bread"}`)
+	game := made("games", `{"title":"Chess","coverUrl":"https://example.org/chess.jpg"}`)
+	two, three := photo("two.jpg", ""), photo("three.jpg", "")
+
+	for _, test := range []struct {
+		name        string
+		items, want []string
+		cover       string
+	}{
+		{"nothing", nil, nil, ""},
+		{"no pictures", []string{note, plain}, nil, ""},
+		{"not what visitors do not see", []string{locked, one}, []string{one}, ""},
+		{"four of five", []string{note, one, plain, soup, game, two, three}, []string{one, soup, game, two}, ""},
+		{"the cover first", []string{one, soup, game, two, three}, []string{three, one, soup, game}, three},
+		{"a recipe as cover", []string{one, soup}, []string{soup, one}, soup},
+	} {
+		source, _ := json.Marshal(map[string]any{"title": test.name, "source": map[string]any{"items": test.items}})
+		id := made("collections", string(source))
+		at := "/api/v1/collections/" + id
+		if test.cover != "" {
+			a.Patch(at, `{"cover":"`+test.cover+`"}`).Want(200)
+		}
+		got := a.Get(at).Want(200)
+		want := []any{}
+		for _, id := range test.want {
+			want = append(want, id)
+		}
+		is.Equal(got.At("data.pictures"), want) // test.name
+		for _, id := range test.want {
+			if id == one || id == two || id == three {
+				a.Get("/t/" + got.Text("data.slug") + "/" + id).Want(200)
+			}
+		}
+	}
 }

@@ -473,6 +473,7 @@ type Items struct {
 	All          []Item
 	Visible      []Item // those that visitors see
 	Items, Bytes int64
+	Pictures     []record.ID // of Visible; see record.Inside
 }
 
 // keptItems caches the items of collections until a record changes.
@@ -523,6 +524,11 @@ func ItemsOf(tx *kv.Tx, r *record.Record) (*Items, error) {
 	all.Visible = all.All
 	if int64(len(all.All)) > all.Items {
 		all.Visible = slices.DeleteFunc(slices.Clone(all.All), func(x Item) bool { return x.LeftOut != "" })
+	}
+
+	all.Pictures, err = g.pictures()
+	if err != nil {
+		return nil, err
 	}
 
 	if size := int64(len(all.All)) + 1; kept != nil && size <= maxKeptItems/2 {
@@ -630,6 +636,58 @@ func (g *gathering) sort() {
 	}
 }
 
+// mostHeads is how many games and recipes are read to find pictures.
+const mostHeads = 24
+
+// pictures are the items whose pictures stand for the collection: its cover, and then the first ones.
+func (g *gathering) pictures() ([]record.ID, error) {
+	var all []record.ID
+	heads := 0
+	for _, m := range g.all.Visible {
+		isPictured := m.Class == record.Image
+		if m.Kind == record.Games || m.Kind == record.Recipes {
+			heads++
+			if heads > mostHeads {
+				continue
+			}
+			var err error
+			isPictured, err = g.isPictured(m)
+			if err != nil {
+				return nil, err
+			}
+		}
+		switch {
+		case !isPictured:
+		case m.ID == g.of.Cover:
+			all = slices.Insert(all, 0, m.ID)
+			all = all[:min(len(all), record.MostPictures)]
+		case len(all) < record.MostPictures:
+			all = append(all, m.ID)
+		}
+	}
+	return all, nil
+}
+
+// isPictured reports whether a game or a recipe names a picture.
+func (g *gathering) isPictured(m Item) (bool, error) {
+	key := record.RowKey(m.Owner, m.Kind, m.ID)
+	item, err := record.BorrowRow(key, g.tx.Get(kv.RecordBucket, key))
+	if err != nil {
+		return false, err
+	}
+	body, err := item.Head()
+	if err != nil {
+		return false, err
+	}
+	switch b := body.(type) {
+	case *record.Game:
+		return b.CoverURL != "", nil
+	case *record.Recipe:
+		return b.ImageURL != "", nil
+	}
+	return false, nil
+}
+
 // Through reads an item of a collection, with what the asker may do with it. The error is ErrMissing for what is not in
 // the collection, what the asker may not see, and what does not exist. The item's Body is valid until the transaction
 // ends.
@@ -696,7 +754,9 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	}
 	v.Collected = record.Collected{
 		Collection: *body.(*record.Collection),
-		Inside:     record.Inside{Items: all.Items, Bytes: all.Bytes, LeftOut: int64(len(all.All)) - all.Items},
+		Inside: record.Inside{
+			Items: all.Items, Bytes: all.Bytes, LeftOut: int64(len(all.All)) - all.Items, Pictures: all.Pictures,
+		},
 	}
 	if !v.Visitor {
 		v.Collected.Members, err = namedMembers(tx, r)

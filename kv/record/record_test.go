@@ -182,6 +182,7 @@ func TestRoundTrip(t *testing.T) {
 				want["iconUrl"], want["behindSignIn"] = nil, false
 			case record.Collections:
 				want["itemCount"], want["size"], want["leftOut"] = 24.0, 91348213.0, 12.0
+				want["pictures"] = []any{"00000000-0000-7000-0000-000000000007"}
 				want["members"] = []any{map[string]any{
 					"userId": "00000000-0000-7000-0000-000000000008", "name": "bob", "displayName": "Bob", "role": "add",
 					"since": "2026-01-02T03:04:05.678Z",
@@ -194,7 +195,8 @@ func TestRoundTrip(t *testing.T) {
 				v.Collected = record.Collected{
 					Collection: *b.(*record.Collection),
 					Inside: record.Inside{
-						TagName: "sea", Items: 24, Bytes: 91348213, LeftOut: 12, Members: []record.Member{{
+						TagName: "sea", Items: 24, Bytes: 91348213, LeftOut: 12,
+						Pictures: []record.ID{record.ID(uuid.MustParse("00000000-0000-7000-0000-000000000007"))}, Members: []record.Member{{
 							Person: record.Person{
 								ID: record.ID(uuid.MustParse("00000000-0000-7000-0000-000000000008")), Name: "bob", DisplayName: "Bob",
 							},

@@ -77,12 +77,17 @@ type Collected struct {
 	Inside
 }
 
+// MostPictures is how many pictures stand for a collection.
+const MostPictures = 4
+
 // Inside is what is in a collection.
 type Inside struct {
 	TagName string `json:"TagName,omitempty"` // of the tag that it shows
 	Items   int64  `json:"Items"`             // what visitors see
 	Bytes   int64  `json:"Bytes"`
 	LeftOut int64  `json:"LeftOut"` // items that they do not see
+	// Pictures are up to MostPictures of the items that visitors see and that have a picture, the cover first.
+	Pictures []ID `json:"Pictures,omitempty"`
 
 	Members []Member `json:"Members,omitempty"`
 }
@@ -226,6 +231,13 @@ func (v *Shown) collectionFields(s *field.Set) {
 			Says("How many items visitors do not see in it, because they have a password, a limit or an end of their own.", `0`)
 	}
 	if !v.Visitor {
+		id := field.Schema{Type: "string", Format: "uuid"}
+		s.Shown("pictures", field.Schema{Type: "array", Items: &id}, func(dst []byte) []byte {
+			return field.AppendList(dst, c.Pictures, func(dst []byte, id ID) []byte {
+				return field.AppendString(dst, id.String())
+			})
+		}).Says("Ids of up to four of the items that visitors see and that have a picture, the cover first. "+
+			"Their pictures are at /t/{slug of the collection}/{id}.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
 		v.sourceField(s)
 		member := field.ObjectOf(&Member{})
 		s.Shown("members", field.Schema{Type: "array", Items: &member}, func(dst []byte) []byte {

@@ -33,7 +33,7 @@ var grown = map[string][]string{
 	"key":           {"key.confirmed"},
 	"login":         {"login.closed"},
 	"meta.settings": {"meta.settings.trash", "meta.settings.metadata", "meta.settings.contact", "meta.settings.people"},
-	"notice":        {"notice.collection", "notice.signin", "notice.used", "notice.members"},
+	"notice":        {"notice.collection", "notice.signin", "notice.used", "notice.members", "notice.pictures"},
 	"page":          {"page.signin"},
 	"trash":         {"trash.version", "trash.signin"},
 	"upload":        {"upload.moved"},
