@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/matryer/is"
@@ -394,4 +395,59 @@ func TestChoiceOfOwnerAmongMembers(t *testing.T) {
 		is.Equal(p.Rows[0].Name, "both")
 		return nil
 	})
+}
+
+// Nobody fills the activity of another by sharing and parting, by adding and taking out, or by changing words, whether
+// with one thing or with many.
+func TestActivityByOthers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
+	own := kvtest.Add(t, s, bob.ID, record.Notes, `{"content":"of bob"}`)
+	rows := func(of *people.User) (all []people.Activity, more int64) {
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			p, err := people.ActivityOf(tx, of.ID, nil, 1000)
+			all = p.Rows
+			return err
+		})
+		for _, a := range all {
+			more += a.More + 1
+		}
+		return all, more
+	}
+	share := func(r *record.Record) {
+		is.NoErr(change(s, r, func(tx *kv.Tx, r *record.Record) error {
+			return catalog.Invite(tx, r, bob.ID, record.RoleSee, "ann")
+		}))
+	}
+	part := func(r *record.Record) {
+		is.NoErr(change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Part(tx, r, bob.ID, "ann") }))
+	}
+	one := kvtest.Add(t, s, ann.ID, record.Collections, `{"title":"one"}`)
+	for range 100 {
+		share(one)
+		part(one)
+	}
+	all, more := rows(bob)
+	is.Equal(len(all), 2)
+	is.Equal(more, int64(200))
+	is.Equal(all[0].Event, people.CollectionLeft) // the latest comes first
+	is.Equal(all[0].Item, one.ID)
+
+	for range 100 {
+		r := kvtest.Add(t, s, ann.ID, record.Collections, `{"title":"more"}`)
+		share(r)
+		part(r)
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.NoteEdit(tx, own, "ann") })
+	}
+	all, more = rows(bob)
+	is.True(len(all) <= 51)
+	is.Equal(more, int64(500))
+
+	c.Add(time.Hour)
+	share(one)
+	later, _ := rows(bob)
+	is.Equal(len(later), len(all)+1) // what is old stays
 }

@@ -97,6 +97,9 @@ const (
 	MaxActivity  = 10_000
 	ActivityTime = 400 * 24 * time.Hour
 	againWithin  = time.Hour
+
+	maxByOthers = 50  // rows of an hour about what others did with the items of an account, or share with it
+	maxRecent   = 500 // rows in which these are looked for
 )
 
 // Repeats reports whether the activity is the same as an earlier one, and soon after it.
@@ -222,14 +225,27 @@ func dropAged(s *kv.Store, what byte, age time.Duration, drop func(tx *kv.Tx, ke
 }
 
 // Note adds a row to the activity of an account, in the transaction of what it reports.
-// If the latest row is the same and less than an hour old, it counts there. The oldest
-// rows beyond MaxActivity are deleted. For an account that is gone Note does
-// nothing.
+// If the latest row is the same and less than an hour old, it counts there. So does what
+// somebody else did, in a row that becomes the latest: see recentBy. The oldest rows beyond
+// MaxActivity are deleted. For an account that is gone Note does nothing.
 func Note(tx *kv.Tx, a Activity) error {
 	if a.Owner != uuid.Nil && tx.Get(UserBucket, a.Owner[:]) == nil {
 		return nil
 	}
 	a.At, a.Name = tx.Now, record.Cut(a.Name, maxNoted)
+	if a.By != "" && !a.Event.ForAdmins() {
+		earlier, again, err := recentBy(tx, &a)
+		if err != nil {
+			return err
+		}
+		if again {
+			_, err := ActivityRows.Delete(tx.Tx, activityKey(earlier))
+			if err != nil {
+				return err
+			}
+			a.More += earlier.More + 1
+		}
+	}
 	for key := range tx.Walk(activityBucket, a.Owner[:], nil, true) {
 		latest, err := ActivityRows.Get(tx.Tx, bytes.Clone(key))
 		if err != nil {
@@ -252,6 +268,36 @@ func Note(tx *kv.Tx, a Activity) error {
 		}
 	}
 	return nil
+}
+
+// recentBy finds the row of the last hour in which what somebody else did counts: that of the same person, event and
+// item, or, if there are maxByOthers, the latest of the same event. So nobody fills the activity of another.
+func recentBy(tx *kv.Tx, a *Activity) (found *Activity, again bool, err error) {
+	rows, looked := 0, 0
+	for key := range tx.Walk(activityBucket, a.Owner[:], nil, true) {
+		x, err := ActivityRows.Get(tx.Tx, bytes.Clone(key))
+		if err != nil {
+			return nil, false, err
+		}
+		looked++
+		if a.At.Sub(x.At) >= againWithin || looked > maxRecent {
+			break
+		}
+		if x.By == "" || x.Event.ForAdmins() {
+			continue
+		}
+		rows++
+		if x.Event != a.Event {
+			continue
+		}
+		if x.Item == a.Item && x.By == a.By {
+			return x, true, nil
+		}
+		if found == nil {
+			found = x
+		}
+	}
+	return found, found != nil && rows >= maxByOthers, nil
 }
 
 // maxNoted is how many characters of a name are kept.
