@@ -43,6 +43,18 @@ func (p *place) traced(args ...string) *place {
 	return &q
 }
 
+// untilRead waits until the first backup by schedule is made and was read.
+func (s *server) untilRead() {
+	s.t.Helper()
+	s.until("the backup is made", func() bool { return strings.Contains(s.log.String(), "all of a backup was read") })
+}
+
+// oneMore makes one more backup, as soon as none is being made.
+func (p *place) oneMore(folder string) {
+	p.t.Helper()
+	p.until("one more backup is made", func() bool { return p.run("", "backup", folder).code == 0 })
+}
+
 // names are the names in a folder.
 func names(t *testing.T, folder string) (all []string) {
 	t.Helper()
@@ -130,7 +142,7 @@ func TestKillDuringScheduledBackup(t *testing.T) {
 				}
 
 				s = p.serve(flags...)
-				p.until("there is one more", func() bool { return p.run("", "backup", folder).code == 0 })
+				p.oneMore(folder)
 				s.stop()
 				is.Equal(len(names(t, folder)), min(3, len(kept)+1))
 				newest := p.scheduled(folder)[0]
@@ -200,9 +212,9 @@ func TestBackupsOnExFAT(t *testing.T) {
 	folder := filepath.Join(disk, "kist")
 	p.must("backup", "init", folder)
 	s = p.serve("--backup-to", folder)
-	p.until("there is a backup", func() bool { return len(p.scheduled(folder)) == 1 })
+	s.untilRead()
 	p.nightsAgo(folder, 1)
-	p.must("backup", folder)
+	p.oneMore(folder)
 	s.stop()
 	is.True(strings.Contains(s.log.String(), "file modes are not kept in the folder for backups"))
 	is.True(strings.Contains(s.log.String(), "has no hard links: each backup takes the space of all files"))
@@ -275,7 +287,7 @@ func TestBackupsOnNearlyFullDisk(t *testing.T) {
 	p.nightsAgo(folder, 1)
 	old = names(t, folder)
 	s = p.serve("--backup-to", folder, "--backup-keep", "1d")
-	p.until("the backup has failed", func() bool { return p.run("", "backup", folder).code == 1 })
+	p.until("the backup has failed", func() bool { return strings.Contains(s.log.String(), "the backup has failed") })
 	s.stop()
 	is.Equal(names(t, folder), old)
 	q := newPlace(t)
@@ -313,10 +325,10 @@ func TestBackupsOfRemoteFiles(t *testing.T) {
 			folder := p.path("backup")
 			p.must("backup", "init", folder)
 			s = p.serve("--backup-to", folder)
-			p.until("there is a backup", func() bool { return len(p.scheduled(folder)) == 1 })
+			s.untilRead()
 			p.nightsAgo(folder, 1)
 			s.upload(key, "later.txt", "later")
-			p.must("backup", folder) // most is linked
+			p.oneMore(folder) // most is linked
 			is.True(len(tree(t, p.data("blobs"))) <= local+1)
 			later := s.everything(key)
 			s.stop()

@@ -23,8 +23,10 @@ import (
 	"kist/blobs"
 	"kist/blobs/sealed"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/journal"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 	"kist/kv/ship"
 	"kist/kv/tables"
@@ -264,6 +266,121 @@ func TestEncryptCutShort(t *testing.T) {
 	kvtest.User(t, store, "bob")
 	is.NoErr(store.Close())
 	is.True(state(t, with).Seq > want.Seq)
+}
+
+// watched is a bucket that tells of each change, and ends to work after some.
+type watched struct {
+	*bucket
+	left    int // changes until it ends; -1 for none
+	changed func()
+}
+
+func (w *watched) change(fn func() error) error {
+	if w.left == 0 {
+		return &blobs.Unfit{Text: "the process was killed"}
+	}
+	if w.left > 0 {
+		w.left--
+	}
+	err := fn()
+	w.changed()
+	return err
+}
+
+func (w *watched) Put(ctx context.Context, name string, body io.ReaderAt, size int64) error {
+	return w.change(func() error { return w.bucket.Put(ctx, name, body, size) })
+}
+
+func (w *watched) Delete(ctx context.Context, name string) error {
+	return w.change(func() error { return w.bucket.Delete(ctx, name) })
+}
+
+// texts are the values of all records that a restore gives.
+func texts(t *testing.T, r blobs.Remote) string {
+	t.Helper()
+	var all strings.Builder
+	got, err := ship.Rehearse(t.Context(), r, workcopy.Format, func() error { return nil }, func(ops []journal.Op) error {
+		for _, op := range ops {
+			all.Write(op.Value)
+		}
+		return nil
+	})
+	if err != nil || ship.Gives(got, nil) != "everything" {
+		t.Fatal(ship.Gives(got, err))
+	}
+	return all.String()
+}
+
+// Another machine's server writes to the store while it is encrypted, between all changes of the command, which is cut
+// short after each. What the server has acknowledged is in the encrypted store in the end, also if it runs on: it stops
+// to acknowledge changes before they would be lost.
+func TestEncryptUnderAWriter(t *testing.T) {
+	needs.Time(t)
+	t.Parallel()
+	is := is.New(t)
+	key := keyOf(t, 1)
+	for _, runsOn := range []bool{false, true} {
+		steps := 0
+		for ended := false; !ended; steps++ {
+			b, dir, _ := stored(t)
+			plain, _ := sealed.Plain(b)
+			store, s, err := shipping(t, dir, plain)
+			is.NoErr(err)
+			s.Await()
+			owner := kvtest.User(t, store, "bob").ID
+			var acknowledged []string
+			stopped := false
+			note := func() {
+				text := fmt.Sprintf("note %d of the server", len(acknowledged))
+				err := store.Update(func(tx *kv.Tx) error {
+					_, err := catalog.Add(tx, catalog.Draft{
+						Owner: owner, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"`+text+`"}`),
+					})
+					return err
+				})
+				stopped = stopped || err != nil
+				if err == nil {
+					acknowledged = append(acknowledged, text)
+				}
+			}
+
+			w := &watched{b, steps, func() {
+				if !stopped {
+					note()
+				}
+			}}
+			j := Job{Scratch: t.TempDir(), Stderr: io.Discard, Log: kvtest.Quiet}
+			_, err = j.Encrypt(t.Context(), w, key, "s3://test/kist", false)
+			ended = err == nil
+			if !stopped {
+				note()
+			}
+			if !runsOn {
+				is.NoErr(store.Close())
+			}
+			_, err = encrypt(t, b, key, false)
+			if err != nil {
+				is.True(runsOn && strings.Contains(err.Error(), "server still writes"))
+			}
+			if runsOn {
+				note()
+				is.NoErr(store.Close())
+				_, err = encrypt(t, b, key, false)
+			}
+			is.NoErr(err)
+
+			with, _ := sealed.New(key, b)
+			got := texts(t, with)
+			for _, text := range acknowledged {
+				if !strings.Contains(got, text) {
+					t.Fatalf("cut after %d changes: %q is lost", steps, text)
+				}
+			}
+			is.Equal(b.plainNames(), nil)
+		}
+		is.True(steps > 20)
+		t.Logf("%d cuts", steps)
+	}
 }
 
 // A server that runs while its store is encrypted stops storing, and says why.
