@@ -284,7 +284,7 @@ func TestBackupsOnNearlyFullDisk(t *testing.T) {
 	s = p.serve()
 	s.upload(key, "larger.bin", strings.Repeat("8", 20<<20))
 	s.stop()
-	p.nightsAgo(folder, 1)
+	p.nightsAgo(folder, 2)
 	old = names(t, folder)
 	s = p.serve("--backup-to", folder, "--backup-keep", "1d")
 	p.until("the backup has failed", func() bool { return strings.Contains(s.log.String(), "the backup has failed") })
