@@ -68,7 +68,15 @@ func (cmd *backupInitCommand) Run(c *Call) error {
 	if known && uid != mine {
 		text += fmt.Sprintf(" Give it to the user of the server: chown -R %d:%d %s", uid, gid, cmd.Dir)
 	}
-	return c.say(answer, "%s\nTo make them there: kist serve --backup-to %s", text, cmd.Dir)
+	if c.DataDir != serviceDir {
+		return c.say(answer, "%s\nTo make them there: kist serve --backup-to %s", text, cmd.Dir)
+	}
+	dir, err := filepath.Abs(cmd.Dir)
+	if err != nil {
+		return err
+	}
+	return c.say(answer, "%s\nTo make them there, run: systemctl edit kist, and add these lines:\n\n"+
+		"[Service]\nEnvironment=KIST_BACKUP_TO=%[2]s\nReadWritePaths=-%[2]s\n\nThen run: systemctl restart kist", text, dir)
 }
 
 type backupListCommand struct {

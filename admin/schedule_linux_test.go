@@ -31,7 +31,8 @@ func (p *place) asOther() {
 	is.NoErr(exec.Command("chown", "-R", fmt.Sprintf("%d:%[1]d", other), p.dir).Run())
 	p.within = func(cmd *exec.Cmd) {
 		user := fmt.Sprint(other)
-		cmd.Args = append([]string{setpriv, "--reuid", user, "--regid", user, "--clear-groups", p.path("kist")}, cmd.Args[1:]...)
+		args := []string{setpriv, "--reuid", user, "--regid", user, "--clear-groups", p.path("kist")}
+		cmd.Args = append(args, cmd.Args[1:]...)
 		cmd.Path = setpriv
 	}
 }

@@ -52,8 +52,8 @@ func TestRestoreDrill(t *testing.T) {
 	is.True(strings.Contains(out, "good"))
 }
 
-// A folder that is not marked is refused at the first start. Later its disk may only be missing: the server starts, says
-// so, and writes nothing there.
+// A folder that is not marked is refused at the first start. Later its disk may only be missing: the server starts,
+// says so, and writes nothing there.
 func TestUnmarkedFolder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -147,7 +147,11 @@ func TestBackupIntoSchedule(t *testing.T) {
 	newest := p.scheduled(folder)[0].Path
 	is.NoErr(os.RemoveAll(p.data()))
 	p.must("restore", newest)
+	is.True(!strings.Contains(p.run("", "doctor").out, "none is known"))
+	is.NoErr(os.Remove(p.data("BACKUP")))
 	s = p.serve("--backup-to", folder)
-	p.until("doctor knows of the backup", func() bool { return !strings.Contains(p.run("", "doctor").out, "none is known") })
+	p.until("doctor knows of the backup", func() bool {
+		return !strings.Contains(p.run("", "doctor").out, "none is known")
+	})
 	s.stop()
 }

@@ -76,6 +76,12 @@ func TestCommandsReachTheService(t *testing.T) {
 	is.NoErr(os.Mkdir(p.data(), 0o700)) // without data it is as good as none
 	is.True(strings.Contains(p.must("user", "list"), "\nben "))
 
+	// Backups by schedule are a matter of the service.
+	folder := p.path("backup")
+	is.True(strings.HasSuffix(p.must("backup", "init", folder), "\nTo make them there, run: systemctl edit kist, and add "+
+		"these lines:\n\n[Service]\nEnvironment=KIST_BACKUP_TO="+folder+"\nReadWritePaths=-"+folder+
+		"\n\nThen run: systemctl restart kist"))
+
 	// A data directory that is there counts, and the command says so where both are.
 	is.Equal(p.run("", "restore", "copy", "--data-dir", "./kist-data").code, 0)
 	r := p.run("", "user", "list")

@@ -292,8 +292,8 @@ func hold(folder string) (release func(), err error) {
 	return func() { _ = f.Close() }, nil // a file system that has no locks is used without
 }
 
-// madeName is a file in the data directory. It has the name of the backup that was last made by schedule, or was about to
-// get its name.
+// madeName is a file in the data directory. It has the name of the backup that was last made by schedule, or was about
+// to get it.
 const madeName = "BACKUP-MADE"
 
 // lastMade is the time in the name of the backup that the data directory has last made; zero if that is not known.

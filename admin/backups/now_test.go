@@ -126,7 +126,8 @@ func TestKnownAfterRestore(t *testing.T) {
 	_, err := job.Restore(ops.Source{Path: p.list()[0].Path})
 	p.NoErr(err)
 	_, err = ops.LastBackup(p.data)
-	p.True(err != nil)
+	p.NoErr(err)
+	p.NoErr(os.Remove(filepath.Join(p.data, "BACKUP"))) // as after a copy by another tool
 
 	s := New(p.options())
 	s.look()

@@ -132,8 +132,9 @@ func sameInstance(all []datadir.Backup, data string) error {
 	return nil
 }
 
-// ours refuses a folder in which a copy of the data directory goes on making backups: each of the two would remove those
-// of the other. A data directory that was restored knows of none that it has made, and goes on with those that are there.
+// ours refuses a folder in which a copy of the data directory goes on making backups: each of the two would remove
+// those of the other. A data directory that was restored knows of none that it has made, and goes on with those that
+// are there.
 func (r *run) ours() error {
 	last, all := lastMade(r.job.Dir), credible(r.all, r.now())
 	if last.IsZero() || len(all) == 0 || !all[0].At.After(last) {

@@ -257,7 +257,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 }
 
 // look finds out what backups there are when the server starts. What the folder has is noted in the data directory,
-// which knows of none after a restore. If the folder cannot be read, the data directory knows more.
+// which may know of none or of older ones after a restore. If the folder cannot be read, the data directory knows more.
 func (s *Scheduler) look() {
 	all, err := List(s.o.Folder)
 	if err != nil || sameInstance(all, s.o.Job.Dir) != nil {

@@ -271,11 +271,15 @@ func TestEncryptCutShort(t *testing.T) {
 // watched is a bucket that tells of each change, and ends to work after some.
 type watched struct {
 	*bucket
-	left    int // changes until it ends; -1 for none
 	changed func()
+
+	turn sync.Mutex // held during a change and what it is followed by
+	left int        // changes until it ends; -1 for none
 }
 
 func (w *watched) change(fn func() error) error {
+	w.turn.Lock()
+	defer w.turn.Unlock()
 	if w.left == 0 {
 		return &blobs.Unfit{Text: "the process was killed"}
 	}
@@ -344,7 +348,7 @@ func TestEncryptUnderAWriter(t *testing.T) {
 				}
 			}
 
-			w := &watched{b, steps, func() {
+			w := &watched{bucket: b, left: steps, changed: func() {
 				if !stopped {
 					note()
 				}

@@ -25,9 +25,28 @@ import (
 // must be empty or missing.
 // Everything is restored into a folder inside the data directory first and moved
 // into place when it is whole. If files are missing from the source, the result
-// lists them and err is nil.
+// lists them and err is nil. If none are, the source is noted as the last backup.
 func (j Job) Restore(from Source) (*BackedUp, error) {
-	return j.restore(func(work string) (*snapshot, error) { return j.fill(from, work) })
+	var newest time.Time
+	done, err := j.restore(func(work string) (*snapshot, error) {
+		b, err := j.fill(from, work)
+		if err != nil {
+			return nil, err
+		}
+		newest, err = b.state.Newest()
+		if err != nil {
+			b.close()
+			return nil, err
+		}
+		return b, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(done.Missing) == 0 && !newest.IsZero() {
+		j.NoteBackup(newest)
+	}
+	return done, nil
 }
 
 // Fetch is Restore from an object store: its data as it was at an instant, or the latest
