@@ -118,7 +118,7 @@ func makeDocument() ([]byte, error) {
 			"example":     "01890a5d-ac96-774b-bcce-b302099a8057",
 		},
 		"kind": web.Object{
-			"type": "string", "description": "With the code answered_before: what the earlier request made, key or passkey.",
+			"type": "string", "description": "With the code answered_before: what the earlier request made: key, passkey or invitation.",
 			"example": web.MadeKey,
 		},
 		"data": web.Object{
@@ -792,6 +792,9 @@ func components() []component {
 		{"User", new(session.ShownUser), showing},
 		{"UserCreate", confirmable{api.NewUserForm()}, creating},
 		{"UserEdit", confirmable{api.NewUserEdit()}, editing},
+		{"Invitation", new(api.ShownInvitation), showing},
+		{"InvitationCreate", confirmable{api.NewInvitationForm()}, creating},
+		{"Join", new(api.JoinForm), creating},
 		{"ResetCreate", confirmable{new(api.ResetUserForm)}, creating},
 		{"MeEdit", new(api.MeForm), editing},
 		{"Key", new(api.ShownKey), showing},

@@ -47,7 +47,7 @@ var (
 		"listUsers", "createUser", "readUser", "editUser", "removeUser", "resetUser", "readSettings", "editSettings",
 	}
 	accountOps = []string{
-		"readMe", "listKeys", "createKey", "removeKey", "listWebhooks", "listTrash", "restoreTrash", "emptyTrash",
+		"readMe", "createInvitation", "listKeys", "createKey", "removeKey", "listWebhooks", "listTrash", "restoreTrash", "emptyTrash",
 	}
 )
 

@@ -80,6 +80,11 @@ func (s *Server) operations() []Route {
 		{"PATCH", "/api/v1/admin/users/{id}", "editUser", web.Manages.Confirmed(), api.EditUser},
 		{"DELETE", "/api/v1/admin/users/{id}", "removeUser", web.Manages.Confirmed(), api.RemoveUser},
 
+		{"GET", "/api/v1/admin/invitations", "listInvitations", web.Manages, api.ListInvitations},
+		{"POST", "/api/v1/admin/invitations", "createInvitation", web.Manages.Confirmed(), api.CreateInvitation},
+		{"DELETE", "/api/v1/admin/invitations/{id}", "removeInvitation", web.Manages, api.RemoveInvitation},
+		{"POST", "/api/v1/auth/join", "join", web.Anyone, api.Join},
+
 		{"POST", "/api/v1/admin/users/{id}/reset-login", "resetUser", web.Manages.Confirmed(), api.ResetUser},
 		{"GET", "/login/reset/{token}", "readReset", web.Anyone, api.ReadReset},
 		{"POST", "/login/reset/{token}", "reset", web.Anyone, api.Reset},

@@ -183,6 +183,10 @@ func bodySchemas() map[string]schema {
 			"url": "https://kist.example.org/login/reset/AZClBcDf", "expiresAt": "2026-01-03T03:04:05.678Z",
 			"devicesEnded": 2, "keysRevoked": 0, "keysKept": 1,
 		}},
+		"InvitationCreated": created("Invitation", "url", web.Object{
+			"type": "string", "format": "uri", "description": "The link to send.",
+			"example": "https://kist.example.org/join/AZClBcDf",
+		}),
 		"PasskeyRequest": {members(web.Object{
 			"ticket": web.Object{"type": "string", "description": "The ticket to send with the answer, within five minutes."},
 			"passkey": web.Object{

@@ -233,7 +233,9 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	}
 
 	failed = append(failed, jobs.DropIdempotentAnswers(s.Store))
-	for _, drop := range []func(*kv.Tx) error{people.DropSessions, catalog.DropSpent, inbox.DropSenders} {
+	for _, drop := range []func(*kv.Tx) error{
+		people.DropSessions, people.DropInvitations, catalog.DropSpent, inbox.DropSenders,
+	} {
 		failed = append(failed, s.Store.Update(drop))
 	}
 	if w.failed != nil {

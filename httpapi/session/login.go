@@ -40,7 +40,7 @@ var errLogin = &record.Error{
 // and logs it in a line that must not change, because programs that block attackers read it.
 func signIn(c *web.Request, name, password string) (*people.User, error) {
 	if c.Site.NoPasswords {
-		return nil, errPasswordOff
+		return nil, ErrPasswordOff
 	}
 	if len(password) > field.MaxSecret { // no password is longer, so this is no guess
 		return nil, errLogin

@@ -169,7 +169,7 @@ var (
 			"Sign in as before and link it on the page Security of your account, or ask an administrator.",
 	}
 	errDisabled    = &record.Error{Fault: record.Denied, Code: "user_disabled", Text: "This account is disabled."}
-	errPasswordOff = &record.Error{
+	ErrPasswordOff = &record.Error{
 		Fault: record.Denied, Code: "password_login_off",
 		Text: "Signing in with a password is turned off on this server.",
 	}

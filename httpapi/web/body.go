@@ -31,6 +31,7 @@ const (
 	APIPath   = "/api/v1/"
 	claimPath = "/claim/"
 	ResetPath = "/login/reset/" // followed by the secret of a link that sets a password
+	JoinPath  = "/join/"        // followed by the secret of an invitation
 	MaxQuery  = 8 << 10         // bytes of a query
 	MaxArgs   = 100             // parameters of a query
 	SmallBody = 1 << 20         // bytes of a JSON body unless the route says otherwise

@@ -106,6 +106,7 @@ var ErrorCodes = []ErrorCode{
 	{"too_many_answers", []int{403}, "Too many answers to requests with an Idempotency-Key are kept."},
 	{"too_many_codes", []int{429}, "There were too many wrong one-time codes in a day."},
 	{"too_many_guesses", []int{429}, "There were too many wrong passwords or codes."},
+	{"too_many_invitations", []int{403}, "The account has as many open invitations as it may have."},
 	{"too_many_items", []int{403}, "The account or collection has as many items as it may have."},
 	{"too_many_keys", []int{403}, "The account has as many API keys as it may have."},
 	{"too_many_links", []int{403}, "The account has as many upload links as it may have."},

@@ -18,11 +18,11 @@ import (
 const maxLogged = 512
 
 // secretPaths are prefixes of paths that end in a secret.
-var secretPaths = []string{claimPath, ResetPath, DeletionPath, SentPath + "/"}
+var secretPaths = []string{claimPath, ResetPath, JoinPath, DeletionPath, SentPath + "/"}
 
 var slashes = regexp.MustCompile(`/+`)
 
-// loggable is a path without secrets: the token of a claim link or a deletion address and
+// loggable is a path without secrets: the token of a claim link, an invitation or a deletion address and
 // the secret of a sender's upload, in any case and at any place, and misplaced API keys. It
 // also leaves out whatever is as long as a secret, because an address may be mistyped.
 func loggable(path string) string {

@@ -25,6 +25,8 @@ type Repeat struct {
 const (
 	MadeKey     = "key"
 	MadePasskey = "passkey"
+
+	MadeInvitation = "invitation"
 )
 
 // Created is what an operation has made.

@@ -167,6 +167,14 @@ func Invite(tx *kv.Tx, c *record.Record, user record.ID, role record.Role, by st
 	return touch(tx, c)
 }
 
+const codeFull = "too_many_members"
+
+// isFull reports whether a person was not made a member because of a bound.
+func isFull(err error) bool {
+	e, ok := errors.AsType[*record.Error](err)
+	return ok && e.Code == codeFull
+}
+
 func checkMemberBounds(tx *kv.Tx, c *record.Record, user record.ID) error {
 	n := 0
 	for range memberIDs(tx, c) {
@@ -174,7 +182,7 @@ func checkMemberBounds(tx *kv.Tx, c *record.Record, user record.ID) error {
 	}
 	if n >= MaxMembers {
 		return &record.Error{
-			Fault: record.Denied, Code: "too_many_members",
+			Fault: record.Denied, Code: codeFull,
 			Text: fmt.Sprintf("A collection has at most %d members.", MaxMembers),
 		}
 	}
@@ -184,7 +192,7 @@ func checkMemberBounds(tx *kv.Tx, c *record.Record, user record.ID) error {
 	}
 	if n >= MaxMemberships {
 		return &record.Error{
-			Fault: record.Denied, Code: "too_many_members",
+			Fault: record.Denied, Code: codeFull,
 			Text: fmt.Sprintf("This person is in %d of your collections already, and more are not possible.", MaxMemberships),
 		}
 	}

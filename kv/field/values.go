@@ -758,6 +758,49 @@ func (b *nested) schema() Schema {
 	return s
 }
 
+// Rows binds a list of at most limit objects. row returns the shape of the next one; before the first, clear is called.
+// It is for input only.
+func (s *Set) Rows(name string, limit int, row func() Shaped, clear func(), traits ...Traits) *Field {
+	return s.add(name, &rows{limit, row, clear}, append(traits, WriteOnly))
+}
+
+type rows struct {
+	most  int
+	row   func() Shaped
+	empty func()
+}
+
+func (b *rows) set(v any) error {
+	in, ok := v.([]any)
+	if !ok {
+		return errList
+	}
+	if len(in) > b.most {
+		return fmt.Errorf("must have at most %d entries", b.most)
+	}
+	b.empty()
+	for i, v := range in {
+		o, ok := v.(Object)
+		if !ok {
+			return fmt.Errorf("has a bad entry: number %d must be an object", i+1)
+		}
+		err := Create(b.row(), o)
+		if err != nil {
+			return fmt.Errorf("has a bad entry: number %d is not right: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (b *rows) clear() bool              { b.empty(); return true }
+func (b *rows) append(dst []byte) []byte { return append(dst, "[]"...) }
+
+func (b *rows) schema() Schema {
+	item := ObjectOf(b.row())
+	item.Input = true
+	return Schema{Type: "array", Items: &item, MaxItems: b.most}
+}
+
 // Refused binds a member that must be null or absent. why completes the sentence about it.
 func (s *Set) Refused(name, why string) *Field {
 	return s.add(name, &refused{why}, []Traits{WriteOnly}).Says("Must be null or absent: it "+why+".", "null")

@@ -46,11 +46,15 @@ const (
 	LoginReset      ActivityEvent = "login_reset"
 	LoginLinked     ActivityEvent = "login_linked"
 	LoginUnlinked   ActivityEvent = "login_unlinked"
-	ItemShared      ActivityEvent = "item_shared"
-	ItemSpent       ActivityEvent = "limit_reached"
-	ItemRestored    ActivityEvent = "restored"
-	FileReceived    ActivityEvent = "request_received"
-	ImportFinished  ActivityEvent = "import_finished"
+
+	InvitationMade    ActivityEvent = "invitation_created"
+	InvitationRevoked ActivityEvent = "invitation_revoked"
+
+	ItemShared     ActivityEvent = "item_shared"
+	ItemSpent      ActivityEvent = "limit_reached"
+	ItemRestored   ActivityEvent = "restored"
+	FileReceived   ActivityEvent = "request_received"
+	ImportFinished ActivityEvent = "import_finished"
 
 	CollectionShared    ActivityEvent = "collection_shared" // with a person
 	CollectionLeft      ActivityEvent = "collection_left"
@@ -65,6 +69,7 @@ var ActivityEvents = []ActivityEvent{
 	SignedIn, SessionRevoked, DeviceConnected, DeviceRevoked, KeyCreated, KeyUsed, KeyRevoked,
 	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged, LoginLinked, LoginUnlinked,
 	CodesOn, CodesOff, RecoveryMade, RecoveryUsed, PasskeyAdded, PasskeyRemoved, PasskeyRefused, StepFailed, LoginReset,
+	InvitationMade, InvitationRevoked,
 	ItemShared, ItemSpent, ItemRestored, FileReceived, ImportFinished,
 	CollectionShared, CollectionLeft, CollectionPublished, CollectionAdded, ItemEdited,
 }

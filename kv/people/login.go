@@ -12,7 +12,7 @@ import (
 
 var loginRows = kv.JsonTable(loginBucket, func(l *Login) []byte { return kv.OwnedKey(l.Owner) })
 
-// LoginTable keeps one-time codes, recovery codes and links that set a password.
+// LoginTable keeps one-time codes, recovery codes, links that set a password, and invitations.
 // Sessions are keys: see session.go.
 var LoginTable = kv.Table{
 	Buckets: []table.Bucket{loginBucket}, Check: CheckOwned(loginRows, "login"), Refill: RefillOwned(loginRows),
@@ -30,7 +30,8 @@ func LoginOf(tx *kv.Tx, owner record.ID) (*Login, error) {
 }
 
 func saveLogin(tx *kv.Tx, l *Login) error {
-	if len(l.Secret) == 0 && len(l.Recovery) == 0 && l.ResetEnds.IsZero() && !l.Closed {
+	if len(l.Secret) == 0 && len(l.Recovery) == 0 && l.ResetEnds.IsZero() && !l.Closed &&
+		len(l.Invitations) == 0 {
 		_, err := loginRows.Delete(tx.Tx, l.Owner[:])
 		if errors.Is(err, table.ErrMissing) {
 			return nil
@@ -100,8 +101,8 @@ func AdminEnters(tx *kv.Tx) (bool, error) {
 	return len(all) == 0, err
 }
 
-// Login is what an account signs in with besides its password and its passkeys.
-// An account that has nothing of this has none.
+// Login is what an account signs in with besides its password and its passkeys, and the links that it lets others in
+// with. An account that has nothing of this has none.
 type Login struct {
 	Owner     record.ID  `json:"Owner"`
 	Secret    []byte     `json:"Secret,omitempty"`   // of the one-time codes; empty: none
@@ -111,4 +112,6 @@ type Login struct {
 	Reset     [32]byte   `json:"Reset,omitzero"`     // SHA-256 of the secret of the link that sets a password
 	ResetEnds time.Time  `json:"ResetEnds,omitzero"`
 	Closed    bool       `json:"Closed,omitempty"` // the sign-in was reset: nothing signs in until there is a new password
+
+	Invitations []Invitation `json:"Invitations,omitempty"` // that the account has made and nobody has used
 }

@@ -72,8 +72,8 @@ func ResetLogin(tx *kv.Tx, owner record.ID, by string, revokeKeys bool) (Reset, 
 	return done, Note(tx, Activity{Owner: owner, Event: LoginReset, By: by})
 }
 
-// ClearLogin removes the account's codes, passkeys, linked identities and a link that sets
-// its password.
+// ClearLogin removes the account's codes, passkeys, linked identities, a link that sets
+// its password, and the invitations that it has made: somebody else may have made them.
 func ClearLogin(tx *kv.Tx, owner record.ID, by string) error {
 	if _, err := RemoveIdentities(tx, owner, "", "", by); err != nil {
 		return err

@@ -204,6 +204,11 @@ func SaveUser(tx *kv.Tx, u *User) error {
 	if err := putUser(tx, u); err != nil {
 		return err
 	}
+	if administers(before) && !administers(u) {
+		if err := endInvitations(tx, u.ID); err != nil {
+			return err
+		}
+	}
 	if before.Password == u.Password && (!u.Disabled || before.Disabled) {
 		return nil
 	}

@@ -31,7 +31,7 @@ var pin = flag.Bool("pin", false, "write what is missing in testdata/stored")
 // the later forms, oldest first. The last has all fields.
 var grown = map[string][]string{
 	"key":           {"key.confirmed"},
-	"login":         {"login.closed"},
+	"login":         {"login.closed", "login.invitations"},
 	"meta.settings": {"meta.settings.trash", "meta.settings.metadata", "meta.settings.contact", "meta.settings.people"},
 	"notice":        {"notice.collection", "notice.signin", "notice.used", "notice.members", "notice.pictures"},
 	"page":          {"page.signin"},
