@@ -119,7 +119,7 @@ func TestOperatorAlone(t *testing.T) {
 			continue
 		}
 		body := map[string]string{
-			"createUser": `{"username":"bob","password":"correct horse"}`, "createKey": `{"name":"laptop"}`,
+			"createUser": `{"username":"bob","password":"correct horse"}`, "createKey": `{"name":"laptop"}`, "createInvitation": `{}`,
 			"restoreTrash": `{"ids":["` + deleted + `"]}`, "editUser": `{"password":"another horse"}`, "editSettings": `{"linkChecks":false}`,
 		}[r.ID]
 		status, got := operate(t, op, r.Method, fill.Replace(r.Path)+"?user=ann", body)

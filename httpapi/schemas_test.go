@@ -23,6 +23,7 @@ var personal = wordSet(
 	"slug", "newSlug", "folderId", "tagIds", "addTagIds", "removeTagIds", "cover", "photoId", "coverId", "collectionId",
 	"password", "currentPassword", "secret", "expiresAt", "expiryAction", "maxViews", "maxClicks", "maxViewsAction",
 	"logVisits", "keepVersion", "addTags", "removeTags", "newTags", "revoke", "disabled", "isActive", "update", "isPublic",
+	"collections",
 )
 
 func wordSet(words ...string) map[string]bool {

@@ -144,7 +144,7 @@ var CreateInvitation = web.Operation{
 	Reply: web.Reply{
 		Status: 201, Doc: "The invitation and its link.", Body: web.BodyOf("InvitationCreated"),
 	},
-	Fails: []int{403, 404}, Once: web.MadeInvitation, Serve: createInvitation,
+	Fails: []int{403, 404, 409}, Once: web.MadeInvitation, Serve: createInvitation,
 }
 
 func createInvitation(c *web.Request) error {
@@ -222,10 +222,10 @@ var Join = web.Operation{
 	Tag: "sign-in", Summary: "Makes an account with an invitation, and signs the browser in. " +
 		"The invitation is used up then. A collection of it that is gone or full meanwhile is left out.",
 	Body: web.BodyOf("Join"), Reply: web.Reply{Status: 201, Doc: "The account.", Body: web.DataOf("User")},
-	Fails: []int{400, 403, 404, 409, 429, 503}, Serve: joinAsJSON,
+	Fails: []int{400, 403, 404, 409, 429, 503}, Serve: join,
 }
 
-func joinAsJSON(c *web.Request) error {
+func join(c *web.Request) error {
 	err := c.SameOrigin()
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func joinAsJSON(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	u, _, err := join(c, form.token, &form.NewAccount)
+	u, _, err := joinWith(c, form.token, &form.NewAccount)
 	if err != nil {
 		return err
 	}
@@ -262,9 +262,9 @@ func open(c *web.Request, secret string) (v *people.Invitation, by *people.User,
 	return v, by, err
 }
 
-// join makes the account of an invitation and signs the browser in. It returns the collections that the account is a
+// joinWith makes the account of an invitation and signs the browser in. It returns the collections that the account is a
 // member of. A name or a password that is refused does not use the invitation up.
-func join(c *web.Request, secret string, f *NewAccount) (u *people.User, joined []*record.Record, err error) {
+func joinWith(c *web.Request, secret string, f *NewAccount) (u *people.User, joined []*record.Record, err error) {
 	v, by, err := open(c, secret)
 	if err != nil {
 		return nil, nil, err

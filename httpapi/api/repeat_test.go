@@ -141,8 +141,9 @@ func TestCreatesAreOneCommit(t *testing.T) {
 		"collections": `{"title":"a","source":{"items":[]}}`, "folders": `{"name":"a"}`, "keys": `{"name":"a"}`,
 		"setups": `{"program":"shell"}`, "admin/users": `{"username":"bob","password":"correct horse battery"}`,
 		"integrations/webhooks": `{"url":"https://example.org/a"}`, "upload-requests": `{"title":"a"}`,
-		"remote-upload": `{"url":"https://example.org/a"}`,
-		"me/passkeys":   "", // see TestRepeatsOfSecrets
+		"remote-upload":     `{"url":"https://example.org/a"}`,
+		"admin/invitations": `{}`,
+		"me/passkeys":       "", // see TestRepeatsOfSecrets
 	}
 	for _, r := range apitest.Start(t).Server.Routes() {
 		if !r.Repeatable() {

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"net/http"
-
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
@@ -75,5 +73,5 @@ func AnswerUser(c *web.Request, id record.ID) error {
 	}); err != nil {
 		return err
 	}
-	return c.RespondData(http.StatusOK, v)
+	return c.RespondData(c.Status, v)
 }

@@ -136,7 +136,7 @@ func (e *AnsweredBefore) Error() string { return e.Unwrap().Error() }
 func (e *AnsweredBefore) Unwrap() error {
 	return &record.Error{
 		Fault: record.Taken, Code: "answered_before",
-		Text: "This request was answered before, and made a " + e.Kind + ". " +
+		Text: "This request was answered before, and made one " + e.Kind + ". " +
 			"The answer had secrets, which are shown only once. " +
 			"If they are lost, remove the " + e.Kind + " and make another one.",
 	}

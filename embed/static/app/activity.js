@@ -25,6 +25,8 @@ const events = {
   passkey_refused: t('activity.passkeyRefused'),
   second_step_failed: t('activity.stepFailed'),
   login_reset: t('activity.loginReset'),
+  invitation_created: t('activity.invited'),
+  invitation_revoked: t('activity.uninvited'),
   item_shared: t('activity.shared'),
   limit_reached: t('activity.limit'),
   restored: t('activity.restored'),
