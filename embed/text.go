@@ -228,7 +228,7 @@ var scriptTexts = map[string][]string{
 		"list", "metadata", "offline", "problems", "reader", "requests", "search", "sessions", "share", "shortcuts",
 		"tags", "uploads", "viewer",
 	},
-	"activity-later":    {"activity"},
+	"activity-later":    {"activity", "events"},
 	"admin-later":       {"admin", "backups", "instance"},
 	"backups-later":     {"backups"},
 	"cards-later":       {"people"},
@@ -240,7 +240,7 @@ var scriptTexts = map[string][]string{
 	"news-later":        {"news"},
 	"replace-later":     {"replace", "trash", "versions"},
 	// Its script imports those of keys and activity.
-	"security-later": {"activity", "identities", "keys", "security", "setups"},
+	"security-later": {"activity", "events", "identities", "keys", "security", "setups"},
 	"ticks-later":    {"ticks"},
 	"trash-later":    {"trash"},
 	"versions-later": {"versions"},

@@ -12,6 +12,7 @@ import (
 
 	"kist/embed"
 	"kist/httpapi/apitest"
+	"kist/kv/people"
 )
 
 // sources are the files below some folders that use texts or that texts translate, by path.
@@ -72,6 +73,12 @@ func TestTextsAreUsed(t *testing.T) {
 				t.Errorf("%s: there is no text %s.%s", at, found[1], found[2])
 			}
 		}
+	}
+	for _, e := range people.ActivityEvents {
+		if english["events"][string(e)] == nil {
+			t.Errorf("there is no text events.%s", e)
+		}
+		used["events."+string(e)] = true
 	}
 	for group, messages := range english {
 		for name := range messages {

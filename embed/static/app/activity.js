@@ -1,45 +1,8 @@
 // What happened in an account, latest first, under headings by day. It owns the entries and nothing else, and uses
 // nothing of view. account.js and security.js call activity with a part of their page to fill.
-import { add, dayName, deviceName, h, locale, t } from './dom.js';
+import { add, dayName, deviceName, h, known, locale, t } from './dom.js';
 import { kinds } from './kinds.js';
 import { api, base, load } from './session.js';
-
-const events = {
-  signed_in: t('activity.signedIn'),
-  session_revoked: t('activity.sessionEnded'),
-  device_connected: t('activity.deviceConnected'),
-  device_revoked: t('activity.deviceRevoked'),
-  key_created: t('activity.keyCreated'),
-  key_used: t('activity.keyUsed'),
-  key_revoked: t('activity.keyRevoked'),
-  account_created: t('activity.accountCreated'),
-  account_changed: t('activity.accountChanged'),
-  account_removed: t('activity.accountRemoved'),
-  settings_changed: t('activity.settingsChanged'),
-  codes_on: t('activity.codesOn'),
-  codes_off: t('activity.codesOff'),
-  recovery_codes_created: t('activity.recoveryMade'),
-  recovery_code_used: t('activity.recoveryUsed'),
-  passkey_added: t('activity.passkeyAdded'),
-  passkey_removed: t('activity.passkeyRemoved'),
-  passkey_refused: t('activity.passkeyRefused'),
-  second_step_failed: t('activity.stepFailed'),
-  login_reset: t('activity.loginReset'),
-  invitation_created: t('activity.invited'),
-  invitation_revoked: t('activity.uninvited'),
-  item_shared: t('activity.shared'),
-  limit_reached: t('activity.limit'),
-  restored: t('activity.restored'),
-  request_received: t('activity.received'),
-  import_finished: t('activity.imported'),
-  collection_shared: t('activity.joined'),
-  collection_left: t('activity.left'),
-  collection_published: t('activity.published'),
-  collection_item_added: t('activity.added'),
-  item_edited: t('activity.edited'),
-  login_linked: t('activity.linked'),
-  login_unlinked: t('activity.unlinked'),
-};
 
 const longTime = { dateStyle: 'medium', timeStyle: 'short' };
 
@@ -52,7 +15,7 @@ function subjectOf(e) {
 
 function entry(e) {
   return h('li.item.plain', {}, h('div.what', {},
-    h('span.name', {}, events[e.event] ?? e.event, e.count > 1 && ` (${e.count}×)`),
+    h('span.name', {}, known('events.' + e.event, e.event), e.count > 1 && ` (${e.count}×)`),
     h('div.meta', {},
       subjectOf(e),
       e.address && h('span', {}, e.address),
