@@ -30,6 +30,18 @@ var pages = map[string]Page{
 		Base:   "/kist",
 		Errors: ClaimErrors{Form: "a", UserName: "b", Password: "c", Repeat: "d"},
 	},
+	"invited": ClaimPage{Invited: &Invited{Token: "x", By: "Ann", Issuer: "Example"}},
+	"invited, all": ClaimPage{
+		Base: "/kist", UserName: "bob", Shortest: 8,
+		Invited: &Invited{
+			Token: "x", By: "Ann", Collections: []string{"Holidays", "Recipes"}, DisplayName: "Bob", SignedIn: "ann", Issuer: "Example",
+		},
+		Errors: ClaimErrors{UserName: "a", Display: "b", Password: "c", Repeat: "d"},
+	},
+	"invited, no password": ClaimPage{Invited: &Invited{NoPassword: true}},
+	"hostile invitation": ClaimPage{Invited: &Invited{
+		Token: hostile, By: hostile, Collections: []string{hostile}, DisplayName: hostile, SignedIn: hostile, Issuer: hostile,
+	}},
 	"reset":   ClaimPage{Reset: true, UserName: "ann"},
 	"claimed": ClaimedPage{Base: "/kist", UserName: "ann", APIKey: "kist_1", Address: "https://kist.home/kist"},
 	"message": MessagePage{Title: "Gone", Home: true, Text: "It was shared for a while."},

@@ -38,8 +38,9 @@ type formPage struct{}
 // Policy implements [Page].
 func (formPage) Policy() string { return policyPage }
 
-// ClaimPage asks for the first administrator's name and password, or for a new password of an account. The form is
-// posted to the page's own address, with the fields username, password and repeat.
+// ClaimPage asks for the first administrator's name and password, for those of somebody who is invited, or for a new
+// password of an account. The form is posted to the page's own address, with the fields username, displayName, password
+// and repeat.
 type ClaimPage struct {
 	formPage
 	Base     string
@@ -47,11 +48,26 @@ type ClaimPage struct {
 	UserName string // as typed before; passwords are never sent back
 	Shortest int    // minimum length of a password in bytes
 	Errors   ClaimErrors
+	Invited  *Invited // nil unless an invitation is used
 }
+
+// Invited is what the page of an invitation says.
+type Invited struct {
+	Token       string
+	By          string   // who invites
+	Collections []string // titles of what is shared
+	DisplayName string   // as typed before
+	SignedIn    string   // the user of the browser's session; "" if there is none
+	Issuer      string   // name of the sign-in service; "" if there is none
+	NoPassword  bool     // passwords are off
+}
+
+// Form reports whether the page has its form: without passwords there is none.
+func (p ClaimPage) Form() bool { return p.Invited == nil || !p.Invited.NoPassword }
 
 // ClaimErrors says what was wrong with a claim, by field. Form is about the whole form. Empty means no error.
 type ClaimErrors struct {
-	Form, UserName, Password, Repeat string
+	Form, UserName, Display, Password, Repeat string
 }
 
 // Any reports whether there is an error.

@@ -83,6 +83,8 @@ func (s *Server) operations() []Route {
 		{"GET", "/api/v1/admin/invitations", "listInvitations", web.Manages, api.ListInvitations},
 		{"POST", "/api/v1/admin/invitations", "createInvitation", web.Manages.Confirmed(), api.CreateInvitation},
 		{"DELETE", "/api/v1/admin/invitations/{id}", "removeInvitation", web.Manages, api.RemoveInvitation},
+		{"GET", "/join/{token}", "readJoin", web.Visitors, api.ReadJoin},
+		{"POST", "/join/{token}", "postJoin", web.Anyone, api.PostJoin},
 		{"POST", "/api/v1/auth/join", "join", web.Anyone, api.Join},
 
 		{"POST", "/api/v1/admin/users/{id}/reset-login", "resetUser", web.Manages.Confirmed(), api.ResetUser},

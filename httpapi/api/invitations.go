@@ -74,18 +74,13 @@ func showInvitation(c *web.Request, tx *kv.Tx, v *people.Invitation) (*ShownInvi
 	}
 	shown.to = []InvitedTo{}
 	for _, to := range v.Collections {
-		r, err := catalog.Owned(tx, v.Owner, record.Collections, to.Collection)
-		if kv.Missing(err) {
-			continue
-		}
+		title, err := titleOf(tx, v.Owner, to.Collection)
 		if err != nil {
 			return nil, err
 		}
-		b, err := r.Decode()
-		if err != nil {
-			return nil, err
+		if title != "" {
+			shown.to = append(shown.to, InvitedTo{to, title})
 		}
-		shown.to = append(shown.to, InvitedTo{to, b.Title()})
 	}
 	return shown, nil
 }

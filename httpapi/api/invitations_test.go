@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/apitest"
+	"kist/httpapi/web"
 	"kist/kv/people"
 )
 
@@ -190,4 +192,76 @@ func TestInvitationGuesses(t *testing.T) {
 		a.Do(joining(fmt.Sprintf("%064d", i), "cleo")).Want(404)
 	}
 	is.Equal(a.Do(joining(fmt.Sprintf("%064d", 99), "cleo")).Want(429).Code(), "too_many_misses")
+}
+
+// TestJoinPage: the page of an invitation needs no script, keeps the secret to itself, and leads to what is shared.
+func TestJoinPage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	shared := a.Post("/api/v1/collections", `{"title":"Holidays <1>"}`).Want(201)
+	link := "/join/" + tokenOf(a, fmt.Sprintf(`{"collections":[{"id":%q,"role":"see"}]}`, shared.Text("data.id")))
+	post := func(link, site string, values url.Values) *apitest.Answer {
+		t.Helper()
+		return a.Do(apitest.Request{
+			Method: "POST", Path: link, Anyone: true, Body: strings.NewReader(values.Encode()),
+			Header: apitest.WithHeader(
+				"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", site, "Accept", "text/html",
+			),
+		})
+	}
+	filled := func(name, password, repeat string) url.Values {
+		return url.Values{"username": {name}, "displayName": {"Bob"}, "password": {password}, "repeat": {repeat}}
+	}
+
+	page := a.Visit(link, "Accept", "text/html").Want(200)
+	is.True(strings.Contains(string(page.Body), "Holidays &lt;1&gt;"))
+	is.Equal(page.Header.Get("Cache-Control"), "no-store")
+	is.Equal(page.Header.Get("Referrer-Policy"), "no-referrer")
+	a.Visit(link[:len(link)-1]+"!", "Accept", "text/html").Want(404)
+	own := a.Do(apitest.As(a.SessionCookie()+"="+a.Session(), "GET", link, nil)).Want(200)
+	is.True(strings.Contains(string(own.Body), `class="alert"`)) // who is signed in has an account
+
+	for what, c := range map[string]struct {
+		values url.Values
+		status int
+		site   string
+		shows  string
+	}{
+		"a short password": {filled("bob", "short", "short"), 422, "same-origin", `id="password-error"`},
+		"two passwords":    {filled("bob", "correct horse", "other"), 422, "same-origin", `id="repeat-error"`},
+		"a bad name":       {filled("b b", "correct horse", "correct horse"), 422, "same-origin", `id="username-error"`},
+		"a taken name":     {filled("ann", "correct horse", "correct horse"), 409, "same-origin", `id="username-error"`},
+		"another site":     {filled("bob", "correct horse", "correct horse"), 403, "cross-site", ""},
+	} {
+		got := post(link, c.site, c.values).Want(c.status)
+		if !strings.Contains(string(got.Body), c.shows) {
+			t.Errorf("%s: %s", what, got.Body)
+		}
+		is.True(!strings.Contains(string(got.Body), "correct horse"))
+	}
+
+	done := post(link, "same-origin", filled("bob", "correct horse", "correct horse")).Want(303)
+	is.Equal(done.Header.Get("Location"), "/v/"+shared.Text("data.slug"))
+	got := a.Do(apitest.As(done.CookieOf(apitest.SessionName), "GET", done.Header.Get("Location"), nil)).Want(200)
+	is.True(strings.Contains(string(got.Body), "Holidays"))
+	a.Visit(link, "Accept", "text/html").Want(404)
+	gone := post(link, "same-origin", filled("cleo", "correct horse", "correct horse")).Want(404)
+	is.True(strings.Contains(string(gone.Body), "This invitation does not work"))
+
+	a.Visit("//join/"+link[len("/join/"):]+"/x", "Accept", "text/html").Want(404) // mistyped
+	is.True(!strings.Contains(a.Logged.String(), link[20:]))
+	plain := post("/join/"+tokenOf(a, `{}`), "same-origin", filled("cleo", "correct horse", "correct horse")).Want(303)
+	is.Equal(plain.Header.Get("Location"), "/")
+}
+
+// Without passwords, the page offers the sign-in service.
+func TestJoinWithoutPasswords(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t, func(c *web.Config) { c.NoPasswords = true })
+	token := tokenOf(a, `{}`)
+	page := a.Visit("/join/"+token, "Accept", "text/html").Want(200)
+	is.True(!strings.Contains(string(page.Body), "<form"))
+	is.Equal(a.Do(joining(token, "bob")).Want(403).Code(), "password_login_off")
 }

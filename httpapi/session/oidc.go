@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"kist/httpapi/outbound"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -210,6 +212,7 @@ func finishOIDC(c *web.Request) error {
 	return Redirect(c, nextPath(f.Next))
 }
 
+// finish signs the browser in, or links its account. It changes where somebody goes on who has joined.
 func (f *flow) finish(c *web.Request, code string) error {
 	id, err := f.identity(c, code)
 	if err != nil {
@@ -217,7 +220,7 @@ func (f *flow) finish(c *web.Request, code string) error {
 		return err
 	}
 	if f.Link == nil {
-		u, err := userOf(c, id)
+		u, err := f.userOf(c, id)
 		if err != nil {
 			logRefusedUser(c, id, err)
 			return err
@@ -264,12 +267,12 @@ func nameOf(id *oidc.Identity) string {
 
 // userOf finds or makes the account of an identity and brings its role up to date. For an
 // identity that has lost the group it ends the sessions that came from it.
-func userOf(c *web.Request, id *oidc.Identity) (*people.User, error) {
+func (f *flow) userOf(c *web.Request, id *oidc.Identity) (*people.User, error) {
 	o := c.Site.OIDC
 	var u *people.User
 	var refusal error // which leaves what the transaction has changed
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		u, refusal, err = updateUser(tx, o, id)
+		u, refusal, err = f.updateUser(tx, o, id)
 		return err
 	}); err != nil {
 		return nil, err
@@ -278,7 +281,12 @@ func userOf(c *web.Request, id *oidc.Identity) (*people.User, error) {
 }
 
 // updateUser is userOf in a transaction. refusal says why the identity may not sign in.
-func updateUser(tx *kv.Tx, o *oidc.Client, id *oidc.Identity) (u *people.User, refusal, err error) {
+func (f *flow) updateUser(tx *kv.Tx, o *oidc.Client, id *oidc.Identity) (u *people.User, refusal, err error) {
+	_, by, err := people.InvitationOf(tx, f.invitation())
+	invited := err == nil
+	if err != nil && !kv.Missing(err) {
+		return nil, nil, err
+	}
 	l, err := people.ReadIdentity(tx, o.Issuer, id.Subject)
 	linked := err == nil
 	if err != nil && !kv.Missing(err) {
@@ -291,6 +299,8 @@ func updateUser(tx *kv.Tx, o *oidc.Client, id *oidc.Identity) (u *people.User, r
 		return nil, errNotAllowed, nil
 	case linked:
 		u, err = people.ReadUser(tx, l.Owner)
+	case invited:
+		u, err = f.join(tx, o.Issuer, id, by.Name)
 	case o.Create:
 		u, err = people.AddIdentityUser(tx, o.Issuer, id.Subject, id.UserName, id.Name, o.Name)
 	default:
@@ -311,6 +321,37 @@ func updateUser(tx *kv.Tx, o *oidc.Client, id *oidc.Identity) (u *people.User, r
 		role = people.Admin
 	}
 	return u, nil, people.SetRole(tx, u, role, o.Name)
+}
+
+// invitation is the secret of the invitation from whose page the flow began; "" if it began elsewhere.
+func (f *flow) invitation() string {
+	secret, found := strings.CutPrefix(f.Next, web.JoinPath)
+	if !found {
+		return ""
+	}
+	return secret
+}
+
+// join makes the account of an identity with the invitation of the flow, which leads to what is shared then.
+func (f *flow) join(tx *kv.Tx, issuer string, id *oidc.Identity, by string) (*people.User, error) {
+	u, err := people.AddIdentityUser(tx, issuer, id.Subject, id.UserName, id.Name, by)
+	if err != nil {
+		return nil, err
+	}
+	joined, err := catalog.Join(tx, f.invitation(), u)
+	if err != nil {
+		return nil, err
+	}
+	f.Next = AfterJoin(joined)
+	return u, nil
+}
+
+// AfterJoin is where somebody goes on who has joined: to the one collection that is shared, or to the home page.
+func AfterJoin(joined []*record.Record) string {
+	if len(joined) != 1 {
+		return "/"
+	}
+	return "/v/" + url.PathEscape(joined[0].Slug)
 }
 
 // lostGroup ends all sessions of the account of an identity that may not sign in any more. Its

@@ -558,3 +558,37 @@ func TestOIDCAway(t *testing.T) {
 	options.Issuer += "/" // issuers are compared to the letter
 	is.True(strings.Contains(oidc.New(options).Check(t.Context()).Problem, "did not match"))
 }
+
+// TestOIDCJoins: an invitation makes the account of an identity too, where the service makes none of its own.
+func TestOIDCJoins(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, with := withProvider(t)
+	a := apitest.Start(t, with)
+	shared := a.Post("/api/v1/collections", `{"title":"Holidays"}`).Want(201)
+	body := `{"quotaBytes":7,"collections":[{"id":"` + shared.Text("data.id") + `","role":"edit"}]}`
+	link := strings.TrimPrefix(a.Post("/api/v1/admin/invitations", body).Want(201).Text("url"), "https://kist.example.org")
+	join := func(name string) (*idpBrowser, *apitest.Answer) {
+		b := newIDPBrowser(a, p)
+		at := b.open("/login/oidc?next=" + url.QueryEscape(link)).Want(303).Header.Get("Location")
+		return b, b.open(b.authorize(at, name))
+	}
+
+	b, got := join("eve")
+	is.Equal(got.Want(303).Header.Get("Location"), "/v/"+shared.Text("data.slug"))
+	is.Equal(b.me(), "eve")
+	is.Equal(a.Get("/api/v1/collections/"+shared.Text("data.id")).Want(200).At("data.members.0.role"), "edit")
+	is.Equal(a.UserNamed("eve").Quota, int64(7))
+	is.Equal(a.Get("/api/v1/admin/invitations").Want(200).At("total"), 0.0)
+
+	_, got = join("ann")
+	is.Equal(got.Status, 403) // it is used up, and nobody is linked
+	is.Equal(a.Get("/api/v1/admin/users").Want(200).At("total"), 2.0)
+
+	// Who has an account signs in to it and uses nothing up.
+	link = strings.TrimPrefix(a.Post("/api/v1/admin/invitations", `{}`).Want(201).Text("url"), "https://kist.example.org")
+	_, got = join("eve")
+	is.Equal(got.Want(303).Header.Get("Location"), link)
+	is.Equal(a.Get("/api/v1/admin/invitations").Want(200).At("total"), 1.0)
+	is.True(!strings.Contains(a.Logged.String(), link[20:]))
+}
