@@ -148,6 +148,38 @@ out The password of bob no longer works, nor do the sessions, connected devices,
 out Nothing signs in to the account before bob sets a new password with this link, once, until 20…
 out http://127.0.0.1:…/login/reset/…
 
+kist user invite --base-url kist.example.org
+err --base-url must be an absolute http or https address …
+exit 2
+
+kist user invite
+err With this link one person makes an account, once, until 20…:
+out http://127.0.0.1:…/join/…
+
+kist user invite --user bob
+err Only administrators invite people.
+exit 1
+
+kist user invite --user nobody
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist user invite --collection 01890a5d-ac96-774b-bcce-b302099a8057
+err There is no such collection.
+exit 3
+
+kist user invite --collection x
+err the collections have a bad entry …
+exit 2
+
+kist user invite --role owner
+err --role must be one of "see", "add", "edit"; it is "owner"; kist user invite --help shows how it is used.
+exit 2
+
+kist user invite --expires 91d
+err …
+exit 2
+
 kist user reset-login nobody
 err There is no user named "nobody"; kist user list shows the names.
 exit 3

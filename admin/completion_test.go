@@ -33,7 +33,7 @@ func TestComplete(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                              "",
 		"us":                            "user",
-		"user ":                         "add list passwd role disable enable remove link unlink reset-login",
+		"user ":                         "add list passwd role disable enable remove link unlink invite reset-login",
 		"user re":                       "remove reset-login",
 		"user remove ":                  "",
 		"user remove --y":               "--yes",

@@ -35,7 +35,8 @@ type userCommands struct {
 	Link    userLink    `cmd:"" help:"Link an account to an identity of OpenID Connect."`
 	Unlink  userUnlink  `cmd:"" help:"Remove links of an account to identities of OpenID Connect, and end the sessions that came from them."`
 
-	ResetLogin userReset `cmd:"" help:"Close every way in to an account, and print a link with which its user sets a new password."`
+	Invite     userInvite `cmd:"" help:"Print a link with which one person makes an account."`
+	ResetLogin userReset  `cmd:"" help:"Close every way in to an account, and print a link with which its user sets a new password."`
 }
 
 type passwordSource struct {
@@ -318,6 +319,82 @@ func (l *resetLink) keys() string {
 			". --revoke-keys revokes them too."
 	}
 	return "The account has no API key."
+}
+
+type userInvite struct {
+	User       string      `placeholder:"NAME" help:"The administrator who invites. It is only needed if there are several."`
+	Admin      bool        `help:"Make the new user an administrator."`
+	Collection []string    `placeholder:"ID" help:"Share collections of the administrator with the new user. Separate several with commas."`
+	Role       record.Role `default:"see" enum:"see,add,edit" help:"What the new user may do in the collections: see, add or edit."`
+	Expires    deadline    `placeholder:"WHEN" help:"When the link ends: a duration (7d, 12h) or a time (2030-01-31T00:00:00Z), within 90 days. Without this flag it is 7d."`
+	BaseURL    string      `name:"base-url" placeholder:"URL" help:"The address of the server, for the link. It is only needed when no server runs."`
+}
+
+func (cmd *userInvite) Run(c *Call) error {
+	base, err := serve.PublicAddress("--base-url", cmp.Or(cmd.BaseURL, "http://127.0.0.1:7080"))
+	if err != nil {
+		return err // before anything is made
+	}
+	in := map[string]any{"role": people.Member}
+	if cmd.Admin {
+		in["role"] = people.Admin
+	}
+	if !cmd.Expires.IsZero() {
+		in["expiresAt"] = cmd.Expires.Time
+	}
+	shared := []map[string]any{}
+	for _, id := range cmd.Collection {
+		shared = append(shared, map[string]any{"id": id, "role": cmd.Role})
+	}
+	in["collections"] = shared
+
+	made, err := reach(c, false, func(to *control.Client) (made invitation, err error) {
+		by, err := inviter(to, cmd.User)
+		if err != nil {
+			return made, err
+		}
+		err = to.Call(context.Background(), http.MethodPost, as(by, "/api/v1/admin/invitations"), in, &made)
+		return made, err
+	})
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(made.URL, "/") { // no server runs
+		made.URL = strings.TrimRight(base.String(), "/") + made.URL
+	}
+	fmt.Fprintf(c.Stderr, "With this link one person makes an account, once, until %s:\n",
+		made.Data.Ends.Local().Format("2006-01-02 15:04"))
+	return c.say(made, "%s", made.URL)
+}
+
+// invitation is one that was just made, with its link, which is shown only once.
+type invitation struct {
+	Data struct {
+		ID   record.ID   `json:"id"`
+		Role people.Role `json:"role"`
+		Ends time.Time   `json:"expiresAt"`
+	} `json:"data"`
+	URL string `json:"url"`
+}
+
+// inviter is the name of the administrator who invites: the one who is named, or the only one.
+func inviter(from *control.Client, name string) (string, error) {
+	if name != "" {
+		a, err := accountNamed(from, name)
+		return a.Name, err
+	}
+	all, err := listUsers(from)
+	if err != nil {
+		return "", err
+	}
+	all = slices.DeleteFunc(all, func(u user) bool { return u.Role != people.Admin || u.Disabled })
+	switch len(all) {
+	case 0:
+		return "", errors.New("there is no administrator yet; kist user add NAME --admin makes the first one")
+	case 1:
+		return all[0].Name, nil
+	}
+	return "", exit.Misused("there are several administrators; say who invites with --user NAME")
 }
 
 type userLink struct {

@@ -88,12 +88,13 @@ func plant(a *apitest.App) planted {
 		).Want(201)
 	}
 	a.Post("/api/v1/upload-requests", map[string]any{"title": "inbox", "slug": "the-inbox"}).Want(201)
+	invitation := a.Post("/api/v1/admin/invitations", `{}`).Want(201).Text("url")
 	slugs := []string{
 		"the-note", "the-snippet", "the-link", "recipe0", "mark0", "game0", "the-file", "the-recipes", "the-marks", "the-inbox",
 	}
 	return planted{a.URL, map[string][]string{
 		"slug": slugs, "item": {note, recipes[1], marks[0]}, "username": {"ann"}, "topic": {"limits"}, "name": {"app.js"},
-		"token": {"x"}, "secret": {"x"}, "id": {"x"},
+		"token": {"x", invitation[strings.LastIndex(invitation, "/")+1:]}, "secret": {"x"}, "id": {"x"},
 	}}
 }
 
