@@ -5,10 +5,10 @@ import {
   add, addActions, ago, button, bytes, emptyState, h, icon, iconButton, itemOf, locale, meter, newID, t, tn, toast,
   when,
 } from './dom.js';
-import { openForm, settingsForm } from './forms.js';
+import { openDialog, openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, heading, load, me, Problem, setTrashed, showProblem, start } from './session.js';
+import { api, base, heading, load, me, Problem, setTrashed, showProblem, start } from './session.js';
 
 // ---- The health of the server ----
 
@@ -304,13 +304,28 @@ function userRow(u) {
   return row;
 }
 
+// invitationRow is an invitation that nobody has used yet. Those of others do not say what they share.
+function invitationRow(v) {
+  const row = h('li.item.plain', {},
+    h('span.pic', {}, icon('share')),
+    h('div.what', {}, h('span.name', {}, t('admin.invitation')), h('div.meta', {},
+      v.role === 'admin' && h('span.badge.on', {}, t('admin.administrator')),
+      h('span', {}, tn('list.expires', { when: when(v.expiresAt) })),
+      v.createdBy.id !== me.id && h('span', {}, t('admin.invitedBy', { name: v.createdBy.name })),
+      v.collections?.map((c) => h('span.cutoff', {}, c.title)))),
+    h('div.acts', {}, button('invitation-delete', t('admin.takeBack'))));
+  row.invitation = v;
+  return row;
+}
+
 export default async function page(v) {
-  const [users, settings, stats, health, backups] = await Promise.all([
+  const [users, settings, stats, health, backups, invitations] = await Promise.all([
     load('admin/users', 'admin/users?limit=500&sort=title', v.signal),
     load('admin/settings', 'admin/settings', v.signal),
     load('admin/stats', 'admin/stats', v.signal),
     load('admin/health', 'admin/health', v.signal),
     load('admin/backups', 'admin/backups', v.signal),
+    load('admin/invitations', 'admin/invitations?limit=500', v.signal),
   ]);
   if (!users || !settings) {
     add(v.out, heading(t('admin.title')), emptyState(t('admin.only')));
@@ -329,45 +344,99 @@ export default async function page(v) {
     h('div.head', {},
       h('h2', {}, t('admin.users')),
       h('small.soft', {}, t('admin.accounts', { n: users.total })),
-      h('div.row', {}, button('user-new', '', { class: 'main' }, icon('plus'), t('admin.newUser')))),
+      h('div.row', {}, button('user-new', '', { class: 'main' }, icon('plus'), t('admin.invite')))),
+    invitations?.data.length > 0 &&
+      h('ul.list', { 'aria-label': t('admin.invitations') }, invitations.data.map(invitationRow)),
     h('ul.list', { 'aria-label': t('admin.users') }, users.data.map(userRow)));
   return t('admin.title');
 }
 
-// passwordField sets the password of a user; u is null for a new one.
-const passwordField = (u) => ({
-  name: 'password', label: u ? t('share.newPassword') : t('share.password'), type: 'password', required: !u,
-  autocomplete: 'new-password', placeholder: u ? t('common.unchanged') : '',
-  hint: u ? t('admin.passwordHint') : t('admin.passwordLength'),
-});
+const roleField = {
+  name: 'role', label: t('admin.role'), type: 'choice', required: true, half: true,
+  choices: { user: t('admin.member'), admin: t('admin.admin') },
+};
+const quotaField = {
+  name: 'quotaBytes', label: t('admin.quota'), type: 'size', placeholder: t('admin.default'), half: true,
+};
 
 function editUser(u) {
   openForm({
-    title: u ? t('admin.editUser', { name: u.username }) : t('admin.newUser'),
-    button: u ? t('common.save') : t('admin.addUser'),
+    title: t('admin.editUser', { name: u.username }),
     fields: [
       { name: 'username', label: t('admin.username'), required: true, plain: true, half: true },
       { name: 'displayName', label: t('account.displayName'), half: true },
-      passwordField(u),
       {
-        name: 'role', label: t('admin.role'), type: 'choice', required: true, half: true,
-        choices: { user: t('admin.member'), admin: t('admin.admin') },
+        name: 'password', label: t('share.newPassword'), type: 'password', autocomplete: 'new-password',
+        placeholder: t('common.unchanged'), hint: t('admin.passwordHint'),
       },
-      { name: 'quotaBytes', label: t('admin.quota'), type: 'size', placeholder: t('admin.default'), half: true },
+      roleField,
+      quotaField,
       { name: 'apiTokensDisabled', label: t('admin.tokensDisabled'), type: 'check' },
       { name: 'disabled', label: t('admin.accountDisabled'), type: 'check' },
     ],
-    values: u ?? { role: 'user' },
+    values: u,
     run: async (now) => {
       if (!now.password) delete now.password;
       // The form shows a rounded value.
-      const same = u && u.quotaBytes && now.quotaBytes && bytes(now.quotaBytes) === bytes(u.quotaBytes);
+      const same = u.quotaBytes && now.quotaBytes && bytes(now.quotaBytes) === bytes(u.quotaBytes);
       if (same) delete now.quotaBytes;
-      if (u) await api('PATCH', `admin/users/${u.id}`, now);
-      else await api('POST', 'admin/users', now);
+      await api('PATCH', `admin/users/${u.id}`, now);
       rerender();
     },
   });
+}
+
+// An invitation shares so many collections at most. The form offers those that changed last.
+const mostShared = 20;
+
+// invite asks for what an invitation gives, and shows its link.
+async function invite() {
+  let own;
+  try {
+    own = (await api('GET', `collections?brief=true&sort=updated&limit=${mostShared}`)).data;
+  } catch (e) { return showProblem(e); }
+  const choices = { see: t('admin.maySee'), add: t('admin.mayAdd'), edit: t('admin.mayEdit') };
+  return openForm({
+    title: t('admin.inviteTitle'), text: t('admin.inviteText'), button: t('admin.makeLink'),
+    fields: [
+      roleField,
+      quotaField,
+      {
+        name: 'days', label: t('admin.inviteDays'), type: 'number', min: 1, max: 90, required: true,
+        hint: own.length ? t('admin.inviteShare') : '',
+      },
+      ...own.map((c) => ({ name: c.id, label: c.title, type: 'choice', none: t('admin.notShared'), choices, half: true })),
+    ],
+    values: { role: 'user', days: 7 },
+    run: async ({ role, quotaBytes, days, ...roles }) => {
+      const shared = Object.entries(roles).filter(([, may]) => may).map(([id, may]) => ({ id, role: may }));
+      const expiresAt = new Date(Date.now() + days * 864e5).toISOString();
+      const made = await api('POST', 'admin/invitations', { role, quotaBytes, expiresAt, collections: shared });
+      rerender();
+      showInvitation(made.url);
+    },
+  });
+}
+
+function showInvitation(address) {
+  const d = openDialog(t('admin.inviteLink'));
+  d.body.append(
+    h('p.soft', {}, t('admin.inviteOnce')),
+    h('span.join', {},
+      h('input.mono', { readonly: true, value: address, 'aria-label': t('forms.link') }),
+      button('copy-text', '', { class: 'main', 'data-text': address }, icon('copy'), t('common.copy'))),
+    h('img.qr', {
+      src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`, alt: t('common.qrOf', { address }),
+      width: '200', height: '200',
+    }));
+}
+
+async function takeBack(v) {
+  try {
+    await api('DELETE', `admin/invitations/${v.id}`);
+    rerender();
+    toast(t('admin.takenBack'));
+  } catch (e) { showProblem(e); }
 }
 
 function deleteUser(u) {
@@ -415,7 +484,8 @@ addActions({
       showProblem(e);
     }
   },
-  'user-new': () => editUser(null),
+  'user-new': invite,
+  'invitation-delete': (el) => takeBack(itemOf(el).invitation),
   'user-edit': (el) => editUser(userOf(el)),
   'user-reset': (el) => resetUser(userOf(el)),
   'user-delete': (el) => deleteUser(userOf(el)),
