@@ -100,7 +100,10 @@ func appPages() []appPage {
 		},
 		appPage{
 			path: "/admin", id: "showAdmin", title: "admin.title", module: "admin", admin: true,
-			asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health", "admin/backups"},
+			asks: []string{
+				"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health", "admin/backups",
+				"admin/invitations?limit=500",
+			},
 		},
 	)
 	for _, k := range record.Kinds {

@@ -1,8 +1,11 @@
 package httpapi_test
 
 import (
+	"strings"
 	"testing"
 
+	cdpnet "github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 )
 
@@ -31,4 +34,39 @@ func TestBrowserPeople(t *testing.T) {
 	})()`)
 	b.says("Saved")
 	is.Equal(b.Get("/api/v1/admin/settings").At("data.listPeople"), false)
+}
+
+// TestBrowserInvitation: an administrator invites, the person joins without a script and sees what is shared.
+func TestBrowserInvitation(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	note := b.Note("Bring sun cream", "")
+	b.Post("/api/v1/collections", `{"title":"Holidays","source":{"items":["`+note+`"]}}`).Want(201)
+	b.open("/admin")
+	b.press("Invite")
+	b.until(`!!document.querySelector('dialog select')`)
+	b.js(`[...document.querySelectorAll('dialog .field')].find((f) => f.textContent.startsWith('Holidays')).
+		querySelector('select').value = 'edit'`)
+	b.fill("Days that the link works", "3")
+	b.press("Make the link")
+	b.until(`document.querySelector('dialog img.qr')?.naturalWidth > 0`)
+	link, _ := b.js(`document.querySelector('dialog input.mono').value`).(string)
+	is.True(strings.Contains(link, "/join/"))
+	b.press("Close")
+	b.until(`document.querySelector('[aria-label="Open invitations"]')?.textContent.includes('Holidays')`)
+
+	b.do(cdpnet.ClearBrowserCookies(), chromedp.Navigate(link))
+	b.until(`document.body.textContent.includes('Holidays')`)
+	b.fill("Username", "bob")
+	b.fill("Password", "correct horse")
+	b.fill("Confirm password", "correct hearse")
+	b.press("Create account")
+	b.until(`document.querySelector('#repeat-error')`)
+	is.Equal(b.js(`document.querySelector('#username').value`), "bob")
+	b.fill("Password", "correct horse")
+	b.fill("Confirm password", "correct horse")
+	b.press("Create account")
+	b.until(`location.pathname.startsWith('/v/') && document.body?.textContent.includes('Bring sun cream')`)
+	b.do(chromedp.Navigate(link))
+	b.until(`document.body.textContent.includes('This invitation does not work')`)
 }

@@ -992,13 +992,8 @@ func TestBrowserAdmin(t *testing.T) {
 	b.click(`form[aria-label="Bookmark checks"] button`)
 	b.App.Until("/api/v1/admin/settings", func(g *apitest.Answer) bool { return g.At("data.linkChecks") == false })
 
-	b.press("New user")
-	b.fill("Username", "ben")
-	b.fill("Password", "short")
-	b.click(`dialog .main`)
-	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent.startsWith('Password must be')`)
-	b.fill("Password", "correct horse battery")
-	b.click(`dialog .main`)
+	b.AddUser("ben", people.Member)
+	b.open("/admin")
 	b.until(`document.querySelector('[aria-label="Edit ben"]')`)
 	b.press("Edit ben")
 	var ben *people.User

@@ -418,7 +418,8 @@ async function invite() {
   });
 }
 
-function showInvitation(address) {
+function showInvitation(url) {
+  const address = new URL(url, location.href).href;
   const d = openDialog(t('admin.inviteLink'));
   d.body.append(
     h('p.soft', {}, t('admin.inviteOnce')),
