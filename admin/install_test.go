@@ -71,9 +71,10 @@ func TestInstall(t *testing.T) {
 		install(slices.Concat(below[:2], socket, []string{"nginx"})...), "proxy_pass http://unix:/run/kist/kist.sock:/;",
 	))
 	out = install(append(below, "nginx", "--content-url", "https://bytes.example.net")...)
-	is.Equal(strings.Count(out, "server_name "), 2)
+	is.Equal(strings.Count(out, "    server_name bytes.example.net;\n    return 301 https://$host$request_uri;\n"), 1)
+	is.Equal(strings.Count(out, "server_name "), 4)
 	is.True(strings.Contains(
-		out[strings.Index(out, "server_name bytes.example.net;"):],
+		out[strings.LastIndex(out, "server_name bytes.example.net;"):],
 		"location / {\n        proxy_pass http://127.0.0.1:7080;\n",
 	))
 	out = install(append(below, "caddy", "--content-url", "https://bytes.example.net")...)
@@ -100,6 +101,7 @@ func TestInstall(t *testing.T) {
 	out = install(append(ports, "nginx")...)
 	is.Equal(strings.Count(out, "server_name home.example.net;"), 2)
 	is.True(strings.Contains(out, "listen 8443 ssl;") && strings.Contains(out, "listen [::]:9443 ssl;"))
+	is.True(!strings.Contains(out, "listen 80;"))
 	out = install(append(ports, "caddy")...)
 	is.True(strings.Contains(out, "\nhome.example.net:8443 {\n") && strings.Contains(out, "\nhome.example.net:9443 {\n"))
 	out = install(append(ports, "traefik")...)
