@@ -224,7 +224,7 @@ const laterText = "-later"
 // scriptTexts are the groups of texts that the scripts of pages use, by the name of the script that has them.
 var scriptTexts = map[string][]string{
 	"app-text": {
-		"account", "add", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "kind",
+		"account", "add", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "kind",
 		"list", "metadata", "offline", "problems", "reader", "requests", "search", "sessions", "share", "shortcuts",
 		"tags", "uploads", "viewer",
 	},
@@ -234,6 +234,7 @@ var scriptTexts = map[string][]string{
 	"cards-later":       {"people"},
 	"collections-later": {"collections"},
 	"conflict-later":    {"conflict"},
+	"home-later":        {"home", "tiles"},
 	"keys-later":        {"keys", "setups"},
 	"moving-later":      {"import", "remarks"},
 	"remote-later":      {"remote"},
@@ -242,6 +243,7 @@ var scriptTexts = map[string][]string{
 	// Its script imports those of keys and activity.
 	"security-later": {"activity", "events", "identities", "keys", "security", "setups"},
 	"ticks-later":    {"ticks"},
+	"tiles-later":    {"tiles"},
 	"trash-later":    {"trash"},
 	"versions-later": {"versions"},
 	"webhooks-later": {"webhooks"},

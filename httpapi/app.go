@@ -49,13 +49,16 @@ func appPages() []appPage {
 	var all []string
 	var pages []appPage
 	for _, k := range record.Kinds {
-		all = append(all, k.Path+firstOfHome)
+		if k != record.Collections { // they have tiles
+			all = append(all, k.Path+firstOfHome)
+		}
 	}
 	pages = append(pages,
 		appPage{
-			path: "/", id: "showHome", title: "home.title",
+			path: "/", id: "showHome", title: "home.title", module: "home",
 			asks: append(all,
-				"pictures|files?brief=true&limit=25&type=image", "favourites|search?limit=12&q=is:favorite",
+				"tiles|collections?limit=7&sort=updated", "shared|collections?limit=7&sort=updated&from=others",
+				"favourites|search?limit=12&q=is:favorite",
 			),
 		},
 		appPage{
@@ -149,8 +152,8 @@ func redirectToSignIn(c *web.Request, path string) error {
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
 	"account", "activity", "admin", "awake", "backups", "bookmarks", "bulk", "cards", "collections", "conflict", "editor",
-	"film", "forms", "help", "keys", "moving", "news", "offline", "reader", "remote", "replace", "requests",
-	"search", "security", "share", "tags", "ticks", "trash", "tus", "uploads", "versions", "viewer", "webhooks",
+	"film", "forms", "help", "home", "keys", "moving", "news", "offline", "reader", "remote", "replace", "requests",
+	"search", "security", "share", "tags", "ticks", "tiles", "trash", "tus", "uploads", "versions", "viewer", "webhooks",
 	"welcome",
 }
 

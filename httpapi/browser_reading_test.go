@@ -8,6 +8,7 @@ import (
 	"image/jpeg"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -253,13 +254,17 @@ func photoOf(w, h int, seed uint64) string {
 	return b.String()
 }
 
-// TestBrowserHomeIsLight: the home page with 40 rows and 25 pictures takes less than 150 KiB, with all that the app loads
-// when it has nothing else to do.
+// TestBrowserHomeIsLight: the home page with as many tiles of collections as it shows, four pictures on each, takes less
+// than 150 KiB, with all that the app loads when it has nothing else to do.
 func TestBrowserHomeIsLight(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	for i := range 25 {
-		b.Upload(nil, apitest.File(fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", photoOf(320, 240, uint64(i)))).Want(201)
+	var photos []string
+	for i := range 16 {
+		got := b.Upload(nil, apitest.File(fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", photoOf(320, 240, uint64(i)))).Want(201)
+		photos = append(photos, got.Text("id"))
+	}
+	for i := range 16 {
 		b.Post(
 			"/api/v1/notes",
 			map[string]any{
@@ -267,6 +272,9 @@ func TestBrowserHomeIsLight(t *testing.T) {
 				"tags": []string{fmt.Sprint("tag", i%9)},
 			},
 		).Want(201)
+	}
+	for i := range 7 {
+		b.Collect(fmt.Sprint("place-", i), "", slices.Concat(photos[i:], photos[:i])...)
 	}
 	var total atomic.Int64
 	chromedp.ListenTarget(b.ctx, func(event any) {
@@ -277,7 +285,7 @@ func TestBrowserHomeIsLight(t *testing.T) {
 	b.do(cdpnet.SetCacheDisabled(true)) // as on the first visit
 	b.open("/")
 	b.js(`void document.querySelectorAll('#main img').forEach((img) => { img.loading = 'eager'; })`)
-	b.until(`document.querySelectorAll('#main .item:not(.tile)').length === 40 && document.querySelectorAll('.strip img').length === 25 && [...document.querySelectorAll('#main img')].every((img) => img.naturalWidth > 0)`)
+	b.until(`document.querySelectorAll('#main .item').length === 12 && document.querySelectorAll('.shelf img').length === 28 && [...document.querySelectorAll('#main img')].every((img) => img.naturalWidth > 0)`)
 	b.until(`performance.getEntriesByType('resource').some((r) => r.name.includes('/static/forms.'))`)
 	t.Logf("%d bytes", total.Load())
 	is.True(total.Load() > 60<<10) // it is seen what is loaded

@@ -145,6 +145,7 @@ const page = (name) => async (v) => (await loadModule(name)).default(v);
 addPages({
   account: page('account'),
   admin: page('admin'),
+  home: page('home'),
   import: page('moving'),
   keys: page('keys'),
   'remote-upload': page('remote'),

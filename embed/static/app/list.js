@@ -288,10 +288,11 @@ const firstRows = 12;
 const rowsAtOnce = 6;
 
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces
-// an empty list; counted is called with the number of records. dated puts headings between days. The rows of a list
+// an empty list; counted is called with the number of records. dated puts headings between days, and byHand loads more
+// only when the button is pressed. The rows of a list
 // without pictures are in chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in
 // a long list.
-export function listOf(source, { page = 50, empty, grid = false, cards = '', dated = false, counted = null }) {
+export function listOf(source, { page = 50, empty, grid = false, cards = '', dated = false, counted = null, byHand = false }) {
   const look = cards ? `.cardlist.${cards}` : grid ? '.grid' : '';
   const ul = h(`div.list${look}`, { role: 'list', 'aria-label': t('list.items') });
   const state = h('div.state', { 'aria-live': 'polite' });
@@ -324,7 +325,7 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
       }
       // The end of the list may still be near the window.
       near.unobserve(more);
-      near.observe(more);
+      if (!byHand) near.observe(more);
     } catch (e) {
       if (e.name === 'AbortError') return void near.observe(more); // the page may be shown again
       state.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('more', t('common.again')));

@@ -1,5 +1,5 @@
-// The pages that every visit loads: home and the kinds, and the field for searching. It fills view.out and sets list,
-// box, accepts, redraw, shown, grid and cards of view; it reads name, kind and params. The router calls the pages, and
+// The pages of the kinds, and the field for searching. It fills view.out and sets list, box, accepts, redraw, grid and
+// cards of view; it reads name, kind and params. The router calls the pages, and
 // app.js imports the module.
 import { addBox } from './add.js';
 import {
@@ -14,7 +14,7 @@ import {
   takeAnswer, view,
 } from './session.js';
 
-// ---- Home and the pages of kinds ----
+// ---- The pages of kinds ----
 
 // filterNames are the parameters of an address that filter a list.
 const filterNames = ['tag', 'favorite', 'public', 'type', 'status', 'folder', 'unreachable', 'url', 'q'];
@@ -64,128 +64,6 @@ function folderBar(p) {
       iconButton('folder-rename', 'edit', t('folder.renameOf', { name: folder.name })),
       iconButton('folder-delete', 'trash', t('folder.deleteOf', { name: folder.name })),
     ]);
-}
-
-// pictureTile shows a picture in the strip of the home page.
-function pictureTile(r) {
-  const shown = picture('img', thumbnailOf(r, 'row'), { width: '96', height: '96' });
-  const tile = h('li.item.tile', { 'data-id': r.id },
-    h('a', { href: pageOf(r), 'aria-label': titleOf(r) }, shown));
-  tile.record = r;
-  return tile;
-}
-
-function favouriteChip(r) {
-  const out = kindOf(r).href && { href: r.url, target: '_blank', rel: 'noopener noreferrer' };
-  return h('a.chip.big', out || { href: pageOf(r) }, icon(kindOf(r).icon), h('span.cutoff', {}, titleOf(r)));
-}
-
-// overview shows what waits for review, the newest pictures and favourites.
-async function overview(v) {
-  const ask = async (name, path) => {
-    const answer = takeAnswer(name) ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null);
-    return answer?.data ?? [];
-  };
-  const [files, hits] = await Promise.all([
-    ask('pictures', 'files?brief=true&limit=25&type=image'),
-    ask('favourites', 'search?limit=12&q=is:favorite'),
-  ]);
-  const pictures = files.filter(isPicture).map(pictureTile);
-  const favourites = hits.filter((hit) => kinds[hit.kind]).map((hit) => favouriteChip(hit.record));
-
-  const part = (title, node) => h('section.overview', { 'aria-label': title }, h('h2', {}, title), node);
-  return [
-    pendingNow() > 0 && h('p.note', {},
-      h('span', {}, t('home.review', { n: pendingNow() })),
-      h('a.button', { href: `${base}/upload-requests` }, t('common.show'))),
-    pictures.length > 0 && part(fileTypes.image, h('ul.strip', {}, pictures)),
-    favourites.length > 0 && part(t('kind.favourites'), h('div.filters', {}, favourites)),
-  ];
-}
-
-// setupNote says how many steps to set up the server are left, until they are done or the note is closed.
-function setupNote(left) {
-  const node = h('p.note', {},
-    h('span', {}, t('home.setup', { n: left })),
-    h('button', { type: 'button' }, t('common.show')),
-    iconButton('none', 'close', t('common.dismiss')));
-  const [show, close] = all('button', node);
-
-  // The steps may be done elsewhere, such as on the command line.
-  async function read() {
-    try {
-      const n = await (await loadModule('welcome')).setupLeft();
-      if (!node.isConnected) return;
-      storage.set('setup', n);
-      if (n) find('span', node).textContent = t('home.setup', { n });
-      else node.remove();
-    } catch { /* it says what it said before */ }
-  }
-  show.onclick = async () => {
-    try { node.replaceWith(await (await loadModule('welcome')).setupCard()); } catch (e) { showProblem(e); }
-  };
-  close.onclick = () => {
-    storage.set('setup', 0);
-    node.remove();
-  };
-  return { node, read };
-}
-
-document.addEventListener('visibilitychange', () => { if (!document.hidden) view?.shown?.(); });
-
-// takeShared takes over what another app shared before the user signed in: the address has it. A page becomes a
-// bookmark, and other texts go into the box.
-function takeShared(v) {
-  const [title, text, url] = ['title', 'text', 'url'].map((n) => v.params.get(n) ?? '');
-  const shared = [title, text, url].filter(Boolean).join('\n'), page = [url, text].find(isAddress);
-  if (page) {
-    const values = new URLSearchParams({ url: page.trim(), title, description: page === url ? text : '' });
-    setTimeout(() => go(`${base}/bookmarks/new?${values}`));
-  } else if (shared) {
-    v.box.type(shared);
-  }
-  if (v.params.get('again') === 'share') toast(t('home.signedOut'), { bad: true });
-  if (v.params.get('again') === 'offline') toast(t('offline.files'), { bad: true });
-  if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
-}
-
-// recentList is the list of what is new in all kinds. An empty one greets the user.
-function recentList() {
-  let greeting = null;
-  const list = listOf(new Source(Object.keys(kinds), {}, 12), {
-    page: 40,
-    empty() {
-      find('main > #setup')?.remove(); // the greeting has it
-      greeting = h('div', {}, emptyState(t('home.empty'), t('home.emptyHint')));
-      const node = greeting;
-      loadModule('welcome').then((m) => node.append(m.welcome()), () => {});
-      return node;
-    },
-    // The list of what to set up stays when the first item comes.
-    counted(n) { if (n && greeting) list.node.after(...all('#setup', greeting)); },
-  });
-  return list;
-}
-
-async function homePage(v) {
-  const total = Object.values(me.counts).reduce((a, b) => a + b, 0);
-  v.box = addBox();
-  takeShared(v);
-  v.list = recentList();
-  v.accepts = () => true;
-
-  const left = me.role === 'admin' && total > 0 ? storage.get('setup', 0) : 0;
-  const setup = left > 0 ? setupNote(left) : null;
-  v.shown = () => setup?.node.isConnected && setup.read();
-
-  const summary = total > 0 && t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) });
-  add(v.out,
-    v.box.node,
-    setup?.node,
-    total > 0 && await overview(v),
-    h('div.head', {}, h('h1', {}, t('home.recent')), summary && h('small.soft', {}, summary)),
-    v.list.node);
-  return t('home.title');
 }
 
 // statusChips filter games by their status.
@@ -298,7 +176,7 @@ function kindPage(v) {
   return title;
 }
 
-addPages({ home: homePage, kind: kindPage });
+addPages({ kind: kindPage });
 
 // tileSize is a slider for the height of the rows of a grid.
 function tileSize() {
