@@ -9,6 +9,7 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/history"
 	"kist/kv/people"
@@ -135,7 +136,7 @@ func readVisits(k *record.Kind, arg string) func(*web.Request) error {
 		}
 		v := new(ShownVisits)
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
-			r, err := borrow(c, tx, k, c.Arg(arg))
+			r, err := catalog.ReachOwn(tx, c.Owner(), k, c.Arg(arg))
 			if err != nil {
 				return err
 			}

@@ -39,7 +39,7 @@ func setCollectionMember(c *web.Request) error {
 	}
 	return change(c, record.Collections, c.Arg("id"), func(tx *kv.Tx, r *record.Record, way catalog.Way, _ bool) error {
 		if !way.Own {
-			return errNotOwner
+			return catalog.ErrNotOwner
 		}
 		is, err := catalog.RoleIn(tx, r, user)
 		if err != nil {
@@ -74,7 +74,7 @@ func removeCollectionMember(c *web.Request) error {
 			return err
 		}
 		if !way.Own && user != c.Owner() {
-			return errNotOwner
+			return catalog.ErrNotOwner
 		}
 		return catalog.Part(tx, r, user, c.Caller.User.Name)
 	}); err != nil {

@@ -108,18 +108,6 @@ func reach(c *web.Request, k *record.Kind, named string) web.Find {
 	return func(tx *kv.Tx) (*record.Record, catalog.Way, error) { return catalog.Reach(tx, c.Owner(), k, named) }
 }
 
-// borrow reads one of the caller's records of a kind, for what only an owner may do. The error is Denied if the caller
-// reaches it through a collection.
-func borrow(c *web.Request, tx *kv.Tx, k *record.Kind, named string) (*record.Record, error) {
-	r, way, err := catalog.Reach(tx, c.Owner(), k, named)
-	if err == nil && !way.Own {
-		return nil, errNotOwner
-	}
-	return r, err
-}
-
-var errNotOwner = record.NotTheOwner("Only its owner can do this.")
-
 var EditFile = web.EditOp(
 	"files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409,
 ).Conditional()

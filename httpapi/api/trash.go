@@ -43,7 +43,7 @@ func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
 			remove = catalog.Remove
 		}
 		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-			r, err := borrow(c, tx, k, c.Arg(arg))
+			r, err := catalog.ReachOwn(tx, c.Owner(), k, c.Arg(arg))
 			if err != nil {
 				return err
 			}

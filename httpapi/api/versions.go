@@ -64,7 +64,7 @@ func listVersions(k *record.Kind, arg, summary string) web.Operation {
 	}
 	o := web.ListOp(web.TagOf(k), summary, "The versions.", "Version", func(c *web.Request) error {
 		return web.AnswerList(c, func(tx *kv.Tx) ([]record.Version, error) {
-			r, err := borrow(c, tx, k, c.Arg(arg))
+			r, err := catalog.ReachOwn(tx, c.Owner(), k, c.Arg(arg))
 			if err != nil {
 				return nil, err
 			}
@@ -84,7 +84,7 @@ func readVersion(k *record.Kind, arg, summary, doc string) web.Operation {
 	return web.ReadOp(web.TagOf(k), summary, doc, web.Title(k.Name)+"Version", func(c *web.Request) error {
 		return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 			err := c.Site.Store.View(func(tx *kv.Tx) error {
-				r, err := borrow(c, tx, k, c.Arg(arg))
+				r, err := catalog.ReachOwn(tx, c.Owner(), k, c.Arg(arg))
 				if err != nil {
 					return err
 				}
@@ -120,7 +120,7 @@ func restoreVersion(k *record.Kind, arg, summary string) web.Operation {
 	return web.ReadOp(web.TagOf(k), summary, "The record.", web.Title(k.Name), func(c *web.Request) error {
 		return change(c, k, c.Arg(arg), func(tx *kv.Tx, r *record.Record, way catalog.Way, _ bool) error {
 			if !way.Own {
-				return errNotOwner
+				return catalog.ErrNotOwner
 			}
 			old, err := version(c, tx, r)
 			if err != nil {

@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"bytes"
 	"errors"
 
 	"kist/httpapi/thumb"
@@ -23,8 +24,12 @@ func setPoster(c *web.Request) error {
 	}
 	var r *record.Record
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
-		r, err = catalog.Record(tx, c.Owner(), record.Files, c.Arg("slug"))
-		return err
+		r, err = catalog.ReachOwn(tx, c.Owner(), record.Files, c.Arg("slug"))
+		if err != nil {
+			return err
+		}
+		r.Body = bytes.Clone(r.Body)
+		return nil
 	}); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"bytes"
 	"cmp"
 	"io"
 	"mime"
@@ -32,8 +33,12 @@ var ReplaceContent = web.Operation{
 
 func replaceContent(c *web.Request) error {
 	find := func(tx *kv.Tx) (*record.Record, catalog.Way, error) {
-		r, err := catalog.Record(tx, c.Owner(), record.Files, c.Arg("slug"))
-		return r, catalog.OwnWay, err
+		r, err := catalog.ReachOwn(tx, c.Owner(), record.Files, c.Arg("slug"))
+		if err != nil {
+			return nil, catalog.Way{}, err
+		}
+		r.Body = bytes.Clone(r.Body)
+		return r, catalog.OwnWay, nil
 	}
 	expected := func(tx *kv.Tx) (*record.Record, error) {
 		r, way, err := find(tx)

@@ -48,6 +48,19 @@ func Reach(tx *kv.Tx, user record.ID, k *record.Kind, named string) (*record.Rec
 	return reachItem(tx, user, k, id)
 }
 
+// ReachOwn is Reach for what only an owner may do. The error is Denied if the account reaches the record through a
+// collection. The Body is valid until the transaction ends.
+func ReachOwn(tx *kv.Tx, user record.ID, k *record.Kind, named string) (*record.Record, error) {
+	r, way, err := Reach(tx, user, k, named)
+	if err == nil && !way.Own {
+		return nil, ErrNotOwner
+	}
+	return r, err
+}
+
+// ErrNotOwner refuses somebody who is not the owner.
+var ErrNotOwner = record.NotTheOwner("Only its owner can do this.")
+
 // reachCollection reads a collection of another that the account is a member of.
 func reachCollection(tx *kv.Tx, user record.ID, named string) (*record.Record, Way, error) {
 	for m, c := range memberships(tx, user) {

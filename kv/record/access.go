@@ -96,10 +96,7 @@ func (b *Collection) Rights(c, item *Record, picked bool, who Asker) Rights {
 // fetches some.
 func Words(k *Kind) []string {
 	words := []string{"keepVersion"}
-	switch k {
-	case Links:
-		return append(words, "title")
-	case Collections:
+	if k == Collections {
 		return append(words, "cover", "sort")
 	}
 	for _, f := range field.Of(k.New()).Fields() {
