@@ -11,11 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/embed"
 )
 
 // volatile are members of answers that say how a moment was and not what was
@@ -60,15 +63,34 @@ func TestFirstAnswers(t *testing.T) {
 	}
 }
 
-// TestOlderAnswers serves data directories of the last programs of formats 3 and 4, and those of formats
-// 5 and 6. Their answers must all be there, and what later formats added is used.
+// TestOlderAnswers serves the data directories that former programs have left. Their answers must all be there, and
+// what later formats added is used.
 func TestOlderAnswers(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{"third", "fourth", "fifth", "sixth", "seventh"} {
-		t.Run(format, func(t *testing.T) {
+	for name := range keptFormats {
+		if name == "first" { // TestFirst serves that
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			olderAnswers(t, filepath.Join("testdata", format))
+			olderAnswers(t, filepath.Join("testdata", name))
 		})
+	}
+}
+
+// A data directory of each version but the newest, which may not be released yet, is kept: see TestKeep.
+func TestVersionsAreKept(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	changes, ok := embed.HelpTopic("changes")
+	is.True(ok)
+	versions := regexp.MustCompile(`(?m)^## (\S+)$`).FindAllStringSubmatch(changes.Text, -1)
+	is.True(len(versions) > 0)
+	for _, v := range versions[1:] {
+		_, kept := keptFormats[v[1]]
+		if !kept {
+			t.Errorf("no data directory of version %s is kept", v[1])
+		}
 	}
 }
 

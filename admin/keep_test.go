@@ -25,9 +25,9 @@ var keep = flag.String(
 // TestKeep makes a data directory with something of each kind and keeps it as test data, with what the
 // API says about it. Each version has one, from the last commit before its tag:
 //
-//	KIST_TESTS=all go test ./admin -run TestKeep -keep 1.2
+//	KIST_TESTS=all go test ./admin -run TestKeep -keep 1.2.0
 //
-// Add the name to the tests of kept directories then, with its format. The files are never made a
+// Add the name to keptFormats then, with its format. The files are never made a
 // second time: a later program would make those of its own format. Without the flag a directory is made
 // and tried, and nothing is kept.
 func TestKeep(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 
 var former = flag.String("former", "", "a program of an earlier commit: also go back to that")
 
-// keptFormats are the data directories in testdata, with their formats.
+// keptFormats are the data directories in testdata, with their formats. Those of versions have their names.
 var keptFormats = map[string]uint32{"first": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7}
 
 // rolledBack is what kist rollback --json prints.
