@@ -40,3 +40,21 @@ func TestBrowserBackups(t *testing.T) {
 		is.Equal(b.js(`document.documentElement.scrollWidth <= innerWidth`), true)
 	}
 }
+
+// TestBrowserFailedBackups: the home page of an administrator says that the backups fail, each time it is shown, and
+// leads to the reason.
+func TestBrowserFailedBackups(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t, func(c *web.Config) { c.Backups = someBackups("There is no room left.") })
+	const note = `document.querySelector('#backup-note')?.textContent`
+	said := note + `.includes('The server makes no good backups at the moment.')`
+	b.open("/")
+	b.until(said)
+	b.click(`nav a[href="/notes"]`)
+	b.until(note + ` === undefined`)
+	b.js(`history.back()`)
+	b.until(said)
+	b.click(`#backup-note a`)
+	b.until(`document.querySelector('#backup .warn')?.textContent === 'There is no room left.'`)
+	is.Equal(b.js(note+` === undefined`), true)
+}
