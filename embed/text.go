@@ -124,6 +124,15 @@ func (l Lang) Problem(english string) string {
 	if m := texts()[l]["problems"][english]; m != nil {
 		return m[""]
 	}
+	for key, m := range texts()[l]["problems"] { // the others have one number in them
+		before, after, _ := strings.Cut(key, "{n}")
+		n, found := strings.CutPrefix(english, before)
+		n, ends := strings.CutSuffix(n, after)
+		_, err := strconv.Atoi(n)
+		if found && ends && err == nil {
+			return strings.Replace(m[""], "{n}", n, 1)
+		}
+	}
 	return english
 }
 

@@ -296,3 +296,19 @@ func TestScriptTexts(t *testing.T) {
 		is.True(strings.Contains(b.String(), served(t, l.scriptName("app-text")).Name))
 	}
 }
+
+// What is wrong with a field is said in the language of the page, also if there is a number in it.
+func TestProblem(t *testing.T) {
+	is := is.New(t)
+	for english, german := range map[string]string{
+		"must be the same password":          "muss dasselbe Passwort sein",
+		"must be at least 8 characters long": "muss mindestens 8 Zeichen lang sein",
+		"must be at least x characters long": "must be at least x characters long",
+		"is something else":                  "is something else",
+	} {
+		is.Equal(English.Problem(english), english)
+		if got := Lang("de").Problem(english); got != german {
+			t.Errorf("%s: %s", english, got)
+		}
+	}
+}

@@ -405,7 +405,7 @@ async function invite() {
         name: 'days', label: t('admin.inviteDays'), type: 'number', min: 1, max: 90, required: true,
         hint: own.length ? t('admin.inviteShare') : '',
       },
-      ...own.map((c) => ({ name: c.id, label: c.title, type: 'choice', none: t('admin.notShared'), choices, half: true })),
+      ...own.map((c) => ({ name: c.id, label: c.title, type: 'choice', none: t('admin.notShared'), choices })),
     ],
     values: { role: 'user', days: 7 },
     run: async ({ role, quotaBytes, days, ...roles }) => {
