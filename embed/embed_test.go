@@ -39,6 +39,10 @@ var pages = map[string]Page{
 		Errors: ClaimErrors{UserName: "a", Display: "b", Password: "c", Repeat: "d"},
 	},
 	"invited, no password": ClaimPage{Invited: &Invited{NoPassword: true}},
+	"invited, passkey": ClaimPage{
+		Base: "/kist", Invited: &Invited{Token: "x", By: "Ann"}, Passkey: PasskeyAsk{Options: "{}", Ticket: "a"},
+		Errors: ClaimErrors{Form: "a"},
+	},
 	"hostile invitation": ClaimPage{Invited: &Invited{
 		Token: hostile, By: hostile, Collections: []string{hostile}, DisplayName: hostile, SignedIn: hostile, Issuer: hostile,
 	}},

@@ -49,7 +49,13 @@ type ClaimPage struct {
 	Shortest int    // minimum length of a password in bytes
 	Errors   ClaimErrors
 	Invited  *Invited // nil unless an invitation is used
+
+	// Passkey may be made in place of a password. Its options are for navigator.credentials.create.
+	Passkey PasskeyAsk
 }
+
+// Policy implements [Page].
+func (p ClaimPage) Policy() string { return p.Passkey.policy(policyPage) }
 
 // Invited is what the page of an invitation says.
 type Invited struct {
@@ -62,8 +68,11 @@ type Invited struct {
 	NoPassword  bool     // passwords are off
 }
 
-// Form reports whether the page has its form: without passwords there is none.
-func (p ClaimPage) Form() bool { return p.Invited == nil || !p.Invited.NoPassword }
+// Form reports whether the page has its form: without passwords and passkeys there is none.
+func (p ClaimPage) Form() bool { return p.Password() || p.Passkey.Options != "" }
+
+// Password reports whether the form asks for a password.
+func (p ClaimPage) Password() bool { return p.Invited == nil || !p.Invited.NoPassword }
 
 // ClaimErrors says what was wrong with a claim, by field. Form is about the whole form. Empty means no error.
 type ClaimErrors struct {

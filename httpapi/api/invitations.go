@@ -188,12 +188,16 @@ func removeInvitation(c *web.Request) error {
 type NewAccount struct {
 	name, display string
 	password      field.Secret
+	passkey       bool // in place of the password
 }
 
 func (f *NewAccount) Fields(s *field.Set) {
 	s.Ruled("username", &f.name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
 		Says("Name to sign in with; unique, ignoring case.", `"bob"`)
 	s.Name("displayName", &f.display, record.MaxName).Says("Display name.", `"Bob"`)
+	if f.passkey {
+		return
+	}
 	s.Secret("password", &f.password, field.Required).Says(
 		"Password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the "+
 			"server's name count as one character each. Common passwords are refused.",
@@ -230,7 +234,10 @@ func join(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	u, _, err := joinWith(c, form.token, &form.NewAccount)
+	if c.Site.NoPasswords {
+		return session.ErrPasswordOff
+	}
+	u, _, err := joinWith(c, form.token, &form.NewAccount, people.Passkey{})
 	if err != nil {
 		return err
 	}
@@ -258,14 +265,14 @@ func open(c *web.Request, secret string) (v *people.Invitation, by *people.User,
 }
 
 // joinWith makes the account of an invitation and signs the browser in. It returns the collections that the account is a
-// member of. A name or a password that is refused does not use the invitation up.
-func joinWith(c *web.Request, secret string, f *NewAccount) (u *people.User, joined []*record.Record, err error) {
+// member of. A name or a password that is refused does not use the invitation up. With a passkey, the account has its
+// owner as id.
+func joinWith(
+	c *web.Request, secret string, f *NewAccount, passkey people.Passkey,
+) (u *people.User, joined []*record.Record, err error) {
 	v, by, err := open(c, secret)
 	if err != nil {
 		return nil, nil, err
-	}
-	if c.Site.NoPasswords {
-		return nil, nil, session.ErrPasswordOff
 	}
 	err = isFree(c, v, f.name)
 	if err != nil {
@@ -278,10 +285,16 @@ func joinWith(c *web.Request, secret string, f *NewAccount) (u *people.User, joi
 
 	err = c.Site.Store.Update(func(tx *kv.Tx) error {
 		u, err = people.AddUser(tx, people.User{
-			Name: f.name, DisplayName: f.display, Role: people.Member, Quota: -1, Password: hash,
+			ID: passkey.Owner, Name: f.name, DisplayName: f.display, Role: people.Member, Quota: -1, Password: hash,
 		})
 		if err != nil {
 			return err
+		}
+		if len(passkey.Key) > 0 {
+			_, _, err = people.AddPasskey(tx, passkey)
+			if err != nil {
+				return err
+			}
 		}
 		err = people.Note(tx, people.Activity{Event: people.AccountCreated, Name: u.Name, By: by.Name})
 		if err != nil {

@@ -2,7 +2,9 @@ package api_test
 
 import (
 	"fmt"
+	"html"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -255,13 +257,60 @@ func TestJoinPage(t *testing.T) {
 	is.Equal(plain.Header.Get("Location"), "/")
 }
 
-// Without passwords, the page offers the sign-in service.
+// Without passwords, the page asks for none.
 func TestJoinWithoutPasswords(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t, func(c *web.Config) { c.NoPasswords = true })
 	token := tokenOf(a, `{}`)
 	page := a.Visit("/join/"+token, "Accept", "text/html").Want(200)
-	is.True(!strings.Contains(string(page.Body), "<form"))
+	is.True(!strings.Contains(string(page.Body), `type="password"`))
 	is.Equal(a.Do(joining(token, "bob")).Want(403).Code(), "password_login_off")
+}
+
+// TestJoinByPasskey: a passkey that a script makes takes the place of the password, also where passwords are off.
+func TestJoinByPasskey(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t, func(c *web.Config) { c.NoPasswords = true })
+	link := "/join/" + tokenOf(a, `{}`)
+	phone := apitest.NewSoftKey(a)
+	asked := regexp.MustCompile(`data-passkey="([^"]*)"[^¶]*name="ticket" value="([^"]*)"`)
+	post := func(name, ticket, passkey string) *apitest.Answer {
+		t.Helper()
+		values := url.Values{"username": {name}, "displayName": {""}, "ticket": {ticket}, "passkey": {passkey}}
+		return a.Do(apitest.Request{
+			Method: "POST", Path: link, Anyone: true, Body: strings.NewReader(values.Encode()),
+			Header: apitest.WithHeader(
+				"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html",
+			),
+		})
+	}
+	offer := func(page *apitest.Answer) (ticket, passkey string) {
+		t.Helper()
+		found := asked.FindStringSubmatch(string(page.Body))
+		is.True(found != nil)
+		return found[2], phone.Create(t, apitest.Parse(t, html.UnescapeString(found[1])))
+	}
+
+	ticket, passkey := offer(a.Visit(link, "Accept", "text/html").Want(200))
+	post("bob", "x"+ticket, passkey).Want(401)
+	post("bob", ticket, `{}`).Want(401)
+	post("bob", ticket, "").Want(403) // passwords are off
+	post("b b", ticket, passkey).Want(422)
+	post("ann", ticket, passkey).Want(409)
+	phone.Flags = 1
+	weak, answer := offer(post("ann", ticket, passkey).Want(401)) // a ticket is used once
+	phone.Flags = 5
+	ticket, passkey = offer(post("bob", weak, answer).Want(401)) // it signs in alone, so it must know its user
+	done := post("bob", ticket, passkey).Want(303)
+	me := a.Do(apitest.As(done.CookieOf(apitest.SessionName), "GET", "/api/v1/me", nil)).Want(200)
+	is.Equal(me.At("data.username"), "bob")
+	is.Equal(me.At("data.secondFactor"), true)
+	post("bob", ticket, passkey).Want(404)
+
+	ask := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: map[string]string{
+		"ticket": ask.Text("ticket"), "passkey": phone.Get(a, ask.Object("passkey")),
+	}}).Want(200)
 }

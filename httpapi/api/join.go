@@ -51,7 +51,13 @@ func joinPage(c *web.Request) (embed.ClaimPage, error) {
 		}
 		return nil
 	})
-	return embed.ClaimPage{Base: c.Site.Prefix(), Shortest: people.MinPassword, Invited: invited}, err
+	if err != nil {
+		return embed.ClaimPage{}, err
+	}
+	passkey, err := session.OfferFirst(c)
+	return embed.ClaimPage{
+		Base: c.Site.Prefix(), Shortest: people.MinPassword, Invited: invited, Passkey: passkey,
+	}, err
 }
 
 // titleOf is the title of an owner's collection; "" if it is gone.
@@ -81,18 +87,7 @@ func refuseJoin(c *web.Request, err error) error {
 	})
 }
 
-// joinPageForm is the form of the page of an invitation.
-type joinPageForm struct {
-	NewAccount
-	repeat field.Secret
-}
-
-func (f *joinPageForm) Fields(s *field.Set) {
-	f.NewAccount.Fields(s)
-	s.Secret("repeat", &f.repeat).Says("The same password again.", `"correct horse battery"`)
-}
-
-var PostJoin = web.FormOp(303, postJoin, 400, 403, 404, 409, 413, 415, 422, 429, 503).NotCounted()
+var PostJoin = web.FormOp(303, postJoin, 400, 401, 403, 404, 409, 413, 415, 422, 429, 503).NotCounted()
 
 // postJoin makes the account of an invitation from a form, and leads to what is shared.
 func postJoin(c *web.Request) error {
@@ -116,28 +111,41 @@ func postJoin(c *web.Request) error {
 	return session.Redirect(c, session.AfterJoin(joined))
 }
 
+// joinByForm makes the account with a passkey if the form has one, otherwise with a password.
 func joinByForm(c *web.Request, values url.Values) ([]*record.Record, error) {
 	in := field.Object{}
-	for name := range values {
+	for _, name := range []string{"username", "displayName", "password"} {
 		in[name] = values.Get(name)
 	}
-	form, repeat := new(joinPageForm), error(nil)
+	answer := values.Get("passkey")
+	if answer == "" && c.Site.NoPasswords {
+		return nil, session.ErrPasswordOff
+	}
+	form, repeat := &NewAccount{passkey: answer != ""}, error(nil)
 	problems := field.Create(form, in)
-	if form.repeat.Said && form.repeat != form.password {
+	if form.password.Said && values.Get("repeat") != form.password.Text {
 		repeat = field.Problems{"repeat": "must be the same password"}
 	}
 	err := web.JoinProblems(problems, strong(c, &form.password, form.name), repeat)
 	if err != nil {
 		return nil, err
 	}
-	_, joined, err := joinWith(c, c.Arg("token"), &form.NewAccount)
+
+	var passkey people.Passkey
+	if answer != "" {
+		passkey, err = session.FirstPasskey(c, values.Get("ticket"), answer)
+		if err != nil {
+			return nil, err
+		}
+	}
+	_, joined, err := joinWith(c, c.Arg("token"), form, passkey)
 	return joined, err
 }
 
 // joinAgain shows the page again if a field was refused, with the reason. It returns other errors.
 func joinAgain(c *web.Request, page embed.ClaimPage, err error) error {
 	e, shown := errors.AsType[*record.Error](err)
-	if !shown || e.Fault != record.Invalid && e.Fault != record.Taken {
+	if !shown || e.Fault != record.Invalid && e.Fault != record.Taken && e.Fault != record.Unauthorized {
 		return refuseJoin(c, err)
 	}
 	page.Errors = embed.ClaimErrors{
@@ -146,8 +154,11 @@ func joinAgain(c *web.Request, page embed.ClaimPage, err error) error {
 		Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]),
 		Repeat:   claimProblem(c, "claim.repeatProblem", e.Fields["repeat"]),
 	}
-	if e.Fault == record.Taken {
+	switch e.Fault {
+	case record.Taken:
 		page.Errors.UserName = c.Lang().T("join.taken")
+	case record.Unauthorized:
+		page.Errors.Form = c.Lang().T("join.passkeyRefused")
 	}
 	return c.RespondPage(web.Statuses[e.Fault], page)
 }

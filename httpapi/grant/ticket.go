@@ -29,6 +29,7 @@ const (
 	ForPasskey    Purpose = 'k' // to sign in without a name
 	ForConfirming Purpose = 'c' // of a session
 	ForAdding     Purpose = 'a' // of a passkey
+	ForJoining    Purpose = 'j' // with a passkey; the owner is the account to be made
 )
 
 // A Ticket connects the two requests of a sign-in. The client keeps it, sealed.

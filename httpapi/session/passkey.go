@@ -11,7 +11,9 @@ import (
 
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
+	"github.com/google/uuid"
 
+	"kist/embed"
 	"kist/httpapi/grant"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -385,13 +387,7 @@ func addPasskey(c *web.Request) error {
 		return wrongly(err)
 	}
 
-	p := people.Passkey{
-		Owner: k.Owner, Name: form.name, Credential: made.ID, Key: made.PublicKey,
-		Count: int64(made.Authenticator.SignCount), Flags: int64(made.Flags.ProtocolValue()),
-	}
-	for _, t := range made.Transport {
-		p.Transports = append(p.Transports, string(t))
-	}
+	p := rowOf(k.Owner, form.name, made)
 	return c.Create(func(tx *kv.Tx) (web.Created, error) {
 		added, recovery, err := people.AddPasskey(tx, p)
 		if err != nil {
@@ -403,6 +399,71 @@ func addPasskey(c *web.Request) error {
 			return append(dst, '}'), nil
 		}}, nil
 	})
+}
+
+// rowOf is the row of a passkey that was just made.
+func rowOf(owner record.ID, name string, made *webauthn.Credential) people.Passkey {
+	p := people.Passkey{
+		Owner: owner, Name: name, Credential: made.ID, Key: made.PublicKey,
+		Count: int64(made.Authenticator.SignCount), Flags: int64(made.Flags.ProtocolValue()),
+	}
+	for _, t := range made.Transport {
+		p.Transports = append(p.Transports, string(t))
+	}
+	return p
+}
+
+// OfferFirst is what a page needs to make a passkey for an account that is not made yet. It is empty where browsers have
+// no passkeys.
+func OfferFirst(c *web.Request) (embed.PasskeyAsk, error) {
+	rp, err := relyingParty(c)
+	if errors.Is(err, errNoPasskeys) {
+		return embed.PasskeyAsk{}, nil
+	}
+	if err != nil {
+		return embed.PasskeyAsk{}, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return embed.PasskeyAsk{}, err
+	}
+	ticket, k := c.Site.Tickets.Issue(grant.Ticket{For: grant.ForJoining, Owner: id, Network: network(c)}, c.Site.Store.Now())
+	creation, _, err := rp.BeginRegistration(
+		&passkeyUser{User: &people.User{ID: id, Name: "kist"}}, // the script sets the name
+		webauthn.WithAuthenticatorSelection(protocol.AuthenticatorSelection{
+			ResidentKey: protocol.ResidentKeyRequirementRequired, UserVerification: protocol.VerificationRequired,
+		}),
+		func(o *protocol.PublicKeyCredentialCreationOptions) error {
+			o.Challenge = k.Challenge[:]
+			return nil
+		},
+	)
+	if err != nil {
+		return embed.PasskeyAsk{}, err
+	}
+	options, err := json.Marshal(creation.Response)
+	return embed.PasskeyAsk{Ticket: ticket, Options: string(options)}, err
+}
+
+// FirstPasskey checks what a browser has made with OfferFirst. The account to be made must have the id of its owner.
+func FirstPasskey(c *web.Request, ticket, answer string) (p people.Passkey, err error) {
+	rp, err := relyingParty(c)
+	if err != nil {
+		return p, err
+	}
+	k, err := c.Site.Tickets.Open(ticket, grant.ForJoining, network(c), c.Site.Store.Now())
+	if err != nil {
+		return p, err
+	}
+	made, err := madePasskey(rp, &passkeyUser{User: &people.User{ID: k.Owner, Name: "kist"}}, k, answer)
+	if err != nil {
+		c.Site.Log.Debug("passkey not made", "requestId", c.ID, "error", err)
+		return p, errPasskey
+	}
+	if !made.Flags.UserVerified { // it signs in alone
+		return p, errPasskey
+	}
+	return rowOf(k.Owner, "Passkey", made), c.Site.Tickets.Use(k, c.Site.Store.Now())
 }
 
 // madePasskey checks what a browser has answered to a ticket for adding a passkey.

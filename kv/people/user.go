@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"kist/kv"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -171,10 +173,16 @@ func UserNamed(tx *kv.Tx, name string) (*User, error) {
 	return u, kv.UserError(err, "user")
 }
 
-// AddUser creates an account; u.Password is already a hash. The first administrator
-// ends the claim.
+// AddUser creates an account; u.Password is already a hash. It has a new id, unless u has one that a passkey was made
+// for. The first administrator ends the claim.
 func AddUser(tx *kv.Tx, u User) (*User, error) {
-	u.ID, u.Created = tx.NewID(), tx.Now
+	if u.ID == uuid.Nil {
+		u.ID = tx.NewID()
+	}
+	if tx.Get(UserBucket, u.ID[:]) != nil {
+		return nil, fmt.Errorf("the account %s is there already", u.ID)
+	}
+	u.Created = tx.Now
 	return &u, putUser(tx, &u)
 }
 
