@@ -68,5 +68,22 @@ func TestBrowserInvitation(t *testing.T) {
 	b.press("Create account")
 	b.until(`location.pathname.startsWith('/v/') && document.body?.textContent.includes('Bring sun cream')`)
 	b.do(chromedp.Navigate(link))
-	b.until(`document.body.textContent.includes('This invitation does not work')`)
+	b.until(`document.body?.textContent.includes('This invitation does not work')`)
+}
+
+// TestBrowserJoinByPasskey: the browser makes a passkey in place of a password, and signs in with it again.
+func TestBrowserJoinByPasskey(t *testing.T) {
+	is := is.New(t)
+	b := openLocalhost(t)
+	link := b.Post("/api/v1/admin/invitations", `{}`).Want(201).Text("url")
+	b.authenticator()
+	b.do(cdpnet.ClearBrowserCookies(), chromedp.Navigate(link))
+	b.press("Use a passkey instead of a password")
+	is.Equal(b.js(`location.href`), link) // the name is missing
+	b.fill("Username", "bob")
+	b.press("Use a passkey instead of a password")
+	b.until(`location.pathname === '/' && document.querySelector('#main')`)
+	b.do(cdpnet.ClearBrowserCookies(), chromedp.Navigate(b.URL+"/login?next=/account"))
+	b.press("Use a passkey")
+	b.until(`location.pathname === '/account' && document.querySelector('#main')?.textContent.includes('bob')`)
 }
