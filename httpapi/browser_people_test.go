@@ -78,10 +78,10 @@ func TestBrowserJoinByPasskey(t *testing.T) {
 	link := b.Post("/api/v1/admin/invitations", `{}`).Want(201).Text("url")
 	b.authenticator()
 	b.do(cdpnet.ClearBrowserCookies(), chromedp.Navigate(link))
-	b.press("Use a passkey instead of a password")
+	b.press("Use a passkey instead")
 	is.Equal(b.js(`location.href`), link) // the name is missing
 	b.fill("Username", "bob")
-	b.press("Use a passkey instead of a password")
+	b.press("Use a passkey instead")
 	b.until(`location.pathname === '/' && document.querySelector('#main')`)
 	b.do(cdpnet.ClearBrowserCookies(), chromedp.Navigate(b.URL+"/login?next=/account"))
 	b.press("Use a passkey")

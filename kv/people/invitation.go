@@ -107,7 +107,7 @@ func Invitations(tx *kv.Tx) ([]Invitation, error) {
 	return all, nil
 }
 
-// RemoveInvitation ends an invitation, whoever made it. by is who does it.
+// RemoveInvitation ends an invitation of any administrator. by is who does it.
 func RemoveInvitation(tx *kv.Tx, id record.ID, by *User) error {
 	all, err := Invitations(tx)
 	if err != nil {
