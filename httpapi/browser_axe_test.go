@@ -64,7 +64,7 @@ func TestBrowserAxe(t *testing.T) {
 	gone := b.Post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x"}).Want(201).Text("data.id")
 	b.Delete("/api/v1/notes/" + gone).Want(200)
 	photoID := b.Get("/api/v1/files/" + photo).Text("data.id")
-	invitation := b.Post("/api/v1/admin/invitations", `{}`).Want(201).Text("url")
+	_, secret, _ := strings.Cut(b.Post("/api/v1/admin/invitations", `{}`).Want(201).Text("url"), "/join/")
 	album := b.Post(
 		"/api/v1/collections",
 		map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": []string{photoID}}},
@@ -170,7 +170,7 @@ func TestBrowserAxe(t *testing.T) {
 			`document.querySelector('[aria-label="Revoke laptop"]') && document.querySelector('[aria-label="Revoke phone"]') && document.querySelector('[aria-label="Remove stick"]') && document.querySelector('[aria-label="Unlink id-ann"]')`,
 		},
 		{"inviting", "/admin", func() { b.press("Invite") }, `document.querySelector('dialog select')`},
-		{"an invitation", invitation, nil, `document.querySelector('#username')`},
+		{"an invitation", "/join/" + secret, nil, `document.querySelector('#username')`},
 		{"setting up one-time codes", "/account/security", func() {
 			b.press("Use another phone")
 		}, `document.querySelector('dialog .qr img')`},
