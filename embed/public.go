@@ -63,10 +63,17 @@ type ItemPage struct {
 type AmongView struct {
 	Title, Address string // of the collection
 	N, Of          int
-	Previous, Next string // addresses; "" at the ends
+	Previous, Next string   // addresses; "" at the ends
+	Preload        []string // addresses of the pictures before and after it
 }
 
-// CollectionPage shows a page of a collection: pictures and films as a gallery, the rest as a list.
+// OnStage reports whether the item is a picture or a film of a collection, which is shown on a dark page.
+func (p ItemPage) OnStage() bool {
+	return p.Among != nil && p.File != nil && (p.File.Show == ShowImage || p.File.Show == ShowVideo)
+}
+
+// CollectionPage shows a page of a collection as a board: pictures and films in rows, the rest as cards. Its owner, its
+// members and visitors see the same; those inside also see who shares it.
 type CollectionPage struct {
 	Base    string
 	Origin  string // as in ItemPage
@@ -74,17 +81,23 @@ type CollectionPage struct {
 
 	Title, Description string
 	Owner              string
+	Members            []Face // for those inside, the owner first; empty if nobody else is
 	Expires            time.Time
 	Count, Bytes       int64 // of all items
 	Zip                string
-	Picture            string // absolute address of the cover, for link previews
+	Picture            string   // absolute address of the cover, for link previews
+	Cover              []string // addresses of the pictures above the title
 
 	Own         bool
 	Left, Limit int64
 	Logged      bool
 	Open        bool
+	InApp       bool   // the app shows it, and adds what can be done
+	Arrange     string // where the app has it, for those inside
 
-	Tiles, Rows    []Tile
+	Pictures       []Tile
+	Cards          []Tile
+	Parts          []Part // the cards
 	Page, Pages    int
 	Previous, Next string
 
@@ -92,12 +105,43 @@ type CollectionPage struct {
 	Reasons []Fact // the first of them, and why
 }
 
+// A Part is a section of a board. One without a title has no heading.
+type Part struct {
+	Title string
+	Tiles []Tile
+}
+
+// A Face is the initial of a person. The style sheet has the hues 0 to 11.
+type Face struct {
+	Name, Initial string
+	Hue           int
+}
+
 // A Tile is an item of a collection.
 type Tile struct {
-	Address, Title, Kind string
-	Picture              string // address of a small picture; "" if it has none
-	Film                 bool
-	Size                 int64 // of a file; 0 for others
+	ID      string // in the app
+	Address string
+	Title   string
+	Kind    string // for people
+	Look    string // a kind of records, or "picture" for a picture or a film
+	By      string // who put it in, if not the owner of the collection
+	Hidden  string // why visitors do not see it, for those inside
+
+	Picture string // address of a small picture; "" if it has none
+	Shape   int    // of the picture, for the style sheet: a width of 1.05^Shape heights
+	Film    bool
+	Size    int64 // of a file; 0 for others
+
+	Lines  []Line // of a note or a snippet
+	Host   string // where a bookmark or a short link leads
+	Letter string // in place of a picture
+	Hue    int    // as in Face
+}
+
+// A Line is a line of text. That of a task has a checkbox.
+type Line struct {
+	Text       string
+	Task, Done bool
 }
 
 // Policy implements [Page].

@@ -1,10 +1,10 @@
 package public
 
 import (
-	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -12,7 +12,6 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
-	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -21,7 +20,7 @@ import (
 // not its slug, tags, folder or views.
 
 // pageItems is how many items a page of a collection shows.
-const pageItems = 200
+const pageItems = 100
 
 var (
 	ViewCollectionItem      = web.PageOp(viewCollectionItem, 401, 404, 410, 429, 503).ForVisitors().Found(findsThrough)
@@ -87,11 +86,34 @@ func viewCollectionItem(c *web.Request) error {
 			Title: body.Name, Address: c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug), N: at + 1, Of: len(seen),
 			Previous: address(at - 1), Next: address(at + 1),
 		}
+		for _, i := range []int{at + 1, at - 1} {
+			if i < 0 || i >= len(seen) || seen[i].Class != record.Image {
+				continue
+			}
+			picture, err := stagePicture(c, r, seen[i], who)
+			if err != nil {
+				return nil, err
+			}
+			// The address with a grant is another one on each page, so a browser would load it twice.
+			if !strings.Contains(picture, "?"+grantParam+"=") {
+				p.Among.Preload = append(p.Among.Preload, picture)
+			}
+		}
 		if n := at / pageItems; n > 0 {
 			p.Among.Address += "?page=" + strconv.Itoa(n+1)
 		}
 		return p, nil
 	})
+}
+
+// stagePicture is the address of the picture that the page of an item shows, so that a browser has it before the page.
+func stagePicture(c *web.Request, r *record.Record, m catalog.Item, who viewer) (string, error) {
+	at := url.PathEscape(r.Slug) + "/" + m.ID.String()
+	if m.Size >= largePicture {
+		return c.Site.Prefix() + "/t/" + at + "?" + sizeParam + "=screen", nil
+	}
+	raw, _, err := rawAddresses(c, r, at, who)
+	return raw, err
 }
 
 // shownTo are the items of a collection for a viewer. Members see all of them; the owner sees what visitors see.
@@ -133,101 +155,6 @@ func readCollection(c *web.Request, r *record.Record) (*record.Collection, *cata
 	var all *catalog.Items
 	err = c.Site.Store.View(func(tx *kv.Tx) error { all, err = catalog.ItemsOf(tx, r); return err })
 	return body.(*record.Collection), all, err // the kind says so
-}
-
-// collectionPage shows a page of a collection: first pictures and films, then the rest as a list.
-func collectionPage(c *web.Request, r *record.Record, who viewer) (embed.Page, error) {
-	query, err := c.Query()
-	if err != nil {
-		return nil, err
-	}
-	body, all, err := readCollection(c, r)
-	if err != nil {
-		return nil, err
-	}
-	at := c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug)
-	p := embed.CollectionPage{
-		Base: c.Site.Prefix(), Origin: c.Site.Content, Address: c.Site.Base + "/v/" + r.Slug, Title: body.Name, Description: body.Description,
-		Expires: r.Expires, Own: who.role == record.RoleOwner, Limit: r.Limit, Open: r.OpenToAll(), Logged: r.Logged, Count: all.Items, Bytes: all.Bytes,
-	}
-	seen := shownTo(who, all)
-	pages := max(1, (len(seen)+pageItems-1)/pageItems)
-	n, err := strconv.Atoi(cmp.Or(query.Get("page"), "1"))
-	if err != nil || n < 1 || n > pages {
-		return nil, record.ErrMissing
-	}
-	link := func(n int) string {
-		if n < 1 || n > pages {
-			return ""
-		}
-		return at + "?page=" + strconv.Itoa(n)
-	}
-	p.Page, p.Pages, p.Previous, p.Next = n, pages, link(n-1), link(n+1)
-	if body.Download && len(seen) > 0 {
-		_, p.Zip, err = rawAddresses(c, r, url.PathEscape(r.Slug)+".zip", who)
-		if err != nil {
-			return nil, err
-		}
-	}
-	err = c.Site.Store.View(func(tx *kv.Tx) error {
-		u, err := people.ReadUser(tx, r.Owner)
-		if err != nil {
-			return err
-		}
-		p.Owner, p.Left = DisplayName(*u), r.Limit-catalog.Used(tx, r)
-		if who.role == record.RoleOwner {
-			for _, m := range all.All {
-				if m.LeftOut == "" {
-					continue
-				}
-				p.LeftOut++
-				if len(p.Reasons) < pageItems {
-					b, err := headOf(tx, m)
-					if err != nil {
-						return err
-					}
-					p.Reasons = append(p.Reasons, embed.Fact{Label: titleOf(b), Value: reason(c.Lang(), m.LeftOut)})
-				}
-			}
-		}
-		for _, m := range seen[(n-1)*pageItems : min(n*pageItems, len(seen))] {
-			b, err := headOf(tx, m)
-			if kv.Missing(err) { // removed just now
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			t := embed.Tile{
-				Address: at + "/" + m.ID.String(), Title: titleOf(b), Kind: web.Title(web.ViewOf(m.Kind, c.Lang()).One),
-				Size: m.Size, Film: m.Class == record.Video,
-			}
-			small := c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug) + "/" + m.ID.String()
-			f, isFile := b.(*record.File)
-			if isFile {
-				t.Kind = mediaName(c.Lang(), f.MimeType, t.Title)
-			}
-			if isFile && Shrinks(f.MimeType) {
-				t.Picture = small
-			}
-			if t.Picture != "" || t.Film {
-				p.Tiles = append(p.Tiles, t)
-				continue
-			}
-			// Only its owner asks for one that is not there yet, and has it fetched.
-			address, _ := pictureOf(b)
-			own := who.inside() && who.account == m.Owner
-			if address != "" && (own || c.Site.Pictures.Has(address)) {
-				t.Picture = small + "?" + sizeParam + "=picture"
-			}
-			p.Rows = append(p.Rows, t)
-		}
-		return nil
-	})
-	if cover := coverOf(body, seen); err == nil && p.Open && cover != uuid.Nil {
-		p.Picture = c.Site.Base + "/t/" + url.PathEscape(r.Slug) + "/" + cover.String()
-	}
-	return p, err
 }
 
 // coverOf is the item whose picture stands for the collection, if visitors see it, or else the first picture.

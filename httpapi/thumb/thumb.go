@@ -86,8 +86,9 @@ type Maker struct {
 	turns   flight.Turns // to decode a picture
 	flights flight.Group[wanted, *Thumb]
 
-	mu      sync.Mutex
-	failure error // of the latest write to the cache
+	mu       sync.Mutex
+	failure  error // of the latest write to the cache
+	measured map[blobs.Ref][2]int
 }
 
 // wanted is a thumbnail of a content.
@@ -149,6 +150,37 @@ func Fitted(f *os.File, size Size) (width, height int, err error) {
 		width, height = height, width
 	}
 	return width, height, nil
+}
+
+// maxMeasured bounds the remembered sizes, at about 100 bytes each. When there are more, all are forgotten.
+const maxMeasured = 20_000
+
+// Measure is the width and height of a picture's thumbnails, according to the header of its content; zero if that
+// cannot be told now. open opens the content. The sizes of many contents are remembered.
+func (m *Maker) Measure(ref blobs.Ref, open func() (*os.File, error)) (width, height int) {
+	m.mu.Lock()
+	size, known := m.measured[ref]
+	m.mu.Unlock()
+	if known {
+		return size[0], size[1]
+	}
+	f, err := open()
+	if err != nil {
+		return 0, 0
+	}
+	defer f.Close()
+	width, height, err = Fitted(f, Tile)
+	if err != nil {
+		return 0, 0
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.measured) >= maxMeasured || m.measured == nil {
+		m.measured = make(map[blobs.Ref][2]int)
+	}
+	m.measured[ref] = [2]int{width, height}
+	return width, height
 }
 
 // TooLarge reports whether a picture has more pixels or bytes than thumbnails are made of, according to its header.

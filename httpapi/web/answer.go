@@ -2,6 +2,8 @@ package web
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"strconv"
@@ -136,6 +138,14 @@ func (m *MadePage) Send(w http.ResponseWriter, status int) error {
 	w.WriteHeader(status)
 	_, _ = w.Write(m.body) // the client may be gone
 	return nil
+}
+
+// SendIfChanged answers with the page and its entity tag, or says that the client has it already.
+func (m *MadePage) SendIfChanged(c *Request) error {
+	m.setHeaders(c.W.Header())
+	c.W.Header().Set("Cache-Control", "private, no-cache")
+	sum := sha256.Sum256(m.body)
+	return c.UnlessUnchanged(`"`+hex.EncodeToString(sum[:10])+`"`, func() []byte { return m.body })
 }
 
 func (m *MadePage) setHeaders(h http.Header) {

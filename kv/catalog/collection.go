@@ -759,7 +759,7 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 		},
 	}
 	if !v.Visitor {
-		v.Collected.Members, err = namedMembers(tx, r)
+		v.Collected.Members, err = Members(tx, r)
 		if err != nil {
 			return err
 		}

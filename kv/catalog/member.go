@@ -82,8 +82,8 @@ func memberIDs(tx *kv.Tx, c *record.Record) iter.Seq[record.ID] {
 	}
 }
 
-// namedMembers lists the members of a collection with their names, the oldest account first.
-func namedMembers(tx *kv.Tx, c *record.Record) (all []record.Member, err error) {
+// Members lists the members of a collection with their names, the oldest account first.
+func Members(tx *kv.Tx, c *record.Record) (all []record.Member, err error) {
 	for m, err := range MembershipRows.All(tx.Tx, kv.OwnedKey(c.Owner, c.ID[:]...)) {
 		if err != nil {
 			return nil, err
