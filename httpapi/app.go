@@ -63,7 +63,7 @@ func appPages() []appPage {
 		},
 		appPage{
 			path: "/search", id: "showSearch", title: "search.title", module: "search", filter: true,
-			asks: []string{"search?limit=40"},
+			asks: []string{"search?limit=40&from=all"},
 		},
 		appPage{
 			path: "/upload-requests", id: "showUploadRequests", title: "requests.title", module: "requests",
@@ -114,11 +114,14 @@ func appPages() []appPage {
 		if k == record.Files {
 			arg = "{slug}"
 		}
-		asks := []string{k.Path + firstOfList}
+		asks, module := []string{k.Path + firstOfList}, "reader"
+		if k == record.Collections {
+			asks, module = nil, "board"
+		}
 		pages = append(pages,
 			appPage{path: "/" + name, id: "show" + web.Title(name), kind: k, asks: asks, filter: true},
 			appPage{
-				path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), kind: k, filter: true, module: "reader",
+				path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), kind: k, filter: true, module: module,
 				asks: append(asks, k.Path+"/"+arg),
 			},
 		)
@@ -151,9 +154,10 @@ func redirectToSignIn(c *web.Request, path string) error {
 
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
-	"account", "activity", "admin", "awake", "backups", "bookmarks", "bulk", "cards", "collections", "conflict", "editor",
-	"film", "forms", "help", "home", "keys", "moving", "news", "offline", "reader", "remote", "replace", "requests",
-	"search", "security", "share", "tags", "ticks", "tiles", "trash", "tus", "uploads", "versions", "viewer", "webhooks",
+	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections", "conflict",
+	"editor", "film", "forms", "help", "home", "house", "keys", "live", "moving", "news", "offline", "picker", "reader",
+	"remote", "replace", "requests", "search", "security", "share", "tags", "ticks", "tiles", "trash", "tus", "uploads",
+	"versions", "viewer", "webhooks",
 	"welcome",
 }
 
@@ -240,7 +244,7 @@ func (d *appData) writeFacts(c *web.Request) error {
 // copies on the device, and what tells an administrator of failed backups, and users of a version that they have not seen
 // yet.
 func (d *appData) writeNews(c *web.Request) {
-	d.json.WriteString(`,"begin":["editor","offline"`)
+	d.json.WriteString(`,"begin":["editor","live","offline"`)
 	if backup := backupHealthOf(c.Site.Backups); backup != nil && !backup.ok && c.Caller.User.Role == people.Admin {
 		d.json.WriteString(`,"backups"`)
 	}

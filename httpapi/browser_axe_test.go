@@ -123,10 +123,6 @@ func TestBrowserAxe(t *testing.T) {
 	}
 
 	// What an action opens.
-	menu := func(entry string) {
-		b.click(`#main .item [data-act=row-menu]`)
-		b.click(`#main .pop [data-act=` + entry + `]`)
-	}
 	dialog := `document.querySelector('dialog[open]')`
 	for _, state := range []struct {
 		what, path string
@@ -159,11 +155,17 @@ func TestBrowserAxe(t *testing.T) {
 		}, `document.querySelector('dialog .changes')`},
 		{"the trash", "/trash", nil, `document.querySelector('#main .item')`},
 		{"emptying the trash", "/trash", func() { b.press("Empty trash") }, dialog},
-		{"a collection", "/collections/" + album, nil, dialog},
-		{"the items of a collection", "/collections", func() {
-			menu("arrange")
-		}, `document.querySelector('dialog .arrange li')`},
-		{"a shared collection", "/v/" + album, nil, `document.querySelector('.contents, .gallery')`},
+		{"a collection", "/collections/" + album, nil, `document.querySelector('.place [data-id]')`},
+		{"arranging a collection", "/collections/" + album, func() {
+			b.press("Arrange")
+		}, `document.querySelector('.place.arranging .step')`},
+		{"adding to a collection", "/collections/" + album, func() {
+			b.press("Add")
+		}, `document.querySelector('.picks li')`},
+		{"sharing a collection", "/collections/" + album, func() {
+			b.press("Share")
+		}, `document.querySelector('dialog .segments')`},
+		{"a shared collection", "/v/" + album, nil, `document.querySelector('.things, .album')`},
 		{"an item of a shared collection", "/v/" + album + "/" + photoID, nil, `document.querySelector('.among')`},
 		{
 			"keys and devices among the sign-in", "/account/security", nil,

@@ -15,13 +15,13 @@ import (
 	"kist/httpapi/apitest"
 )
 
-// drag takes the middle of one element with the mouse and drops it on a part of another one, from 0 at its top to 1 at
-// its bottom.
+// drag takes the middle of one element with the mouse and drops it on a part of another one, from 0 at its left to 1 at
+// its right.
 func (b *tab) drag(from, to string, part float64) {
 	b.Helper()
 	place := func(selector string, part float64) (x, y float64) {
 		v := b.js(fmt.Sprintf(
-			`(() => { const at = document.querySelector(%q).getBoundingClientRect(); return [at.x + at.width / 3, at.y + at.height * %g]; })()`,
+			`(() => { const at = document.querySelector(%q).getBoundingClientRect(); return [at.x + at.width * %g, at.y + at.height / 3]; })()`,
 			selector, part,
 		)).([]any)
 		return v[0].(float64), v[1].(float64)
@@ -55,15 +55,16 @@ func (b *tab) drag(from, to string, part float64) {
 	b.do(input.SetInterceptDrags(false), mouse(input.MouseReleased, y))
 }
 
-// TestBrowserArrange: the items of a collection are moved with the mouse, by buttons and by keys, one becomes the cover,
-// and one is taken out. A change that the server refuses is taken back.
-func TestBrowserArrange(t *testing.T) {
+// TestBrowserBoard: the items of a collection are moved with the mouse, by buttons and by keys, one becomes the cover,
+// one is taken out and another one is added. A change that the server refuses is taken back, and what others change shows.
+func TestBrowserBoard(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	one, two := b.App.Note("one", ""), b.App.Note("two", "")
+	one, two, three := b.App.Note("one", ""), b.App.Note("two", ""), b.App.Note("three", "")
 	photo := b.Upload(nil, apitest.File("sea.png", "image/png", apitest.Picture(t))).Want(201).Text("id")
-	at := "/api/v1/collections/" + b.Collect("all", "", one, two, photo)
-	names := map[string]string{one: "one", two: "two", photo: "sea.png"}
+	id := b.Collect("all", "", one, two, three)
+	at := "/api/v1/collections/" + id
+	names := map[string]string{one: "one", two: "two", three: "three"}
 	ordered := func(want ...string) {
 		b.Helper()
 		b.App.Until(at+"/items", func(g *apitest.Answer) bool { return slices.Equal(g.IDs(), want) })
@@ -71,9 +72,9 @@ func TestBrowserArrange(t *testing.T) {
 		for _, id := range want {
 			shown = append(shown, names[id])
 		}
-		b.until(`[...document.querySelectorAll('.arrange .grow')].map((e) => e.textContent).join() === ` + quoted(strings.Join(shown, ",")))
+		b.until(`[...document.querySelectorAll('.place .things .name')].map((e) => e.textContent).join() === ` + quoted(strings.Join(shown, ",")))
 	}
-	row := func(id string) string { return fmt.Sprintf(`.arrange [data-id="%s"]`, id) }
+	tile := func(id string) string { return fmt.Sprintf(`.place [data-id="%s"]`, id) }
 	enter := func(label string) { // as a person with a keyboard
 		b.Helper()
 		b.until(`(() => { const e = document.querySelector('[aria-label=' + ` + quoted(quoted(label)) + ` + ']'); e?.focus(); return e && document.activeElement === e; })()`)
@@ -83,51 +84,70 @@ func TestBrowserArrange(t *testing.T) {
 		b.Helper()
 		b.until(`document.activeElement.getAttribute('aria-label') === ` + quoted(label))
 	}
-	b.open("/collections")
-	b.press("More for All of it")
-	b.press("Items and order")
-	ordered(one, two, photo)
+	b.open("/collections/" + id)
+	ordered(one, two, three)
 
-	b.drag(row(photo), row(one), 0.2)
-	ordered(photo, one, two)
-	b.drag(row(photo), row(two), 0.9)
-	ordered(one, two, photo)
-	b.drag(row(one), row(one), 0.9) // onto itself
-	enter("Move two up")
-	ordered(two, one, photo)
-	focused("Move two up")
+	b.drag(tile(three), tile(one), 0.2)
+	ordered(three, one, two)
+	b.drag(tile(three), tile(two), 0.9)
+	ordered(one, two, three)
+	b.drag(tile(one), tile(one), 0.9) // onto itself
+	b.press("Arrange")
+	enter("Move two back")
+	ordered(two, one, three)
+	focused("Move two back")
 	b.shows("Position 1 of 3")
-	down := chromedp.KeyEvent(kb.ArrowDown, chromedp.KeyModifiers(input.ModifierAlt))
-	b.do(down, down, down) // once too often
-	ordered(one, photo, two)
-	focused("Move two up")
+	on := chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(input.ModifierAlt))
+	b.do(on, on, on) // once too often
+	ordered(one, three, two)
+	focused("Move two back")
 	b.do(chromedp.KeyEvent(kb.ArrowUp, chromedp.KeyModifiers(input.ModifierAlt)))
-	ordered(one, two, photo)
+	ordered(one, two, three)
 
+	enter("Take two out of the collection")
+	ordered(one, three)
+	focused("Take three out of the collection")
+	b.press("Undo")
+	ordered(one, three, two)
+
+	b.press("Add")
+	b.until(`document.querySelectorAll('.picks input:disabled').length === 3`)
+	b.press("sea.png")
+	b.press("Add 1 item")
+	b.App.Until(at+"/items", func(g *apitest.Answer) bool { return slices.Equal(g.IDs(), []string{one, three, two, photo}) })
+	b.until(`document.querySelector('.place .album ` + fmt.Sprintf(`[data-id="%s"]`, photo) + ` img')?.naturalWidth > 0`)
 	b.press("Use sea.png as the cover")
 	b.App.Until(at, func(g *apitest.Answer) bool { return g.At("data.cover") == photo })
-	b.until(`document.querySelector('.arrange .star').getAttribute('aria-pressed') === 'true'`)
+	b.until(`document.querySelector('.place .star').getAttribute('aria-pressed') === 'true' && document.querySelector('.place .cover img') !== null`)
 	b.press("Use sea.png as the cover")
 	b.App.Until(at, func(g *apitest.Answer) bool { return g.At("data.cover") == nil })
-	b.until(`document.querySelector('.arrange .star').getAttribute('aria-pressed') === 'false'`)
+	b.until(`document.querySelector('.place .star').getAttribute('aria-pressed') === 'false'`)
 
-	enter("Remove two from the collection")
-	ordered(one, photo)
-	focused("Remove sea.png from the collection")
-	enter("Remove sea.png from the collection")
-	ordered(one)
-	focused("Remove one from the collection")
-	b.press("Close")
-	is.Equal(b.Get(at).Want(200).At("data.itemCount"), 1.0)
+	b.App.Patch("/api/v1/notes/"+one, `{"title":"changed elsewhere"}`).Want(200)
+	b.do(chromedp.Evaluate(`document.activeElement.blur(), document.dispatchEvent(new Event('visibilitychange'))`, nil))
+	b.shows("changed elsewhere")
+	is.True(b.Sound())
 
-	b.App.Post(at+"/items", `{"add":["`+two+`"]}`).Want(200)
-	b.press("More for All of it")
-	b.press("Items and order")
-	ordered(one, two)
 	b.App.Delete(at).Want(200) // somewhere else
-	b.press("Move two up")
-	b.until(`[...document.querySelectorAll('.arrange .grow')].map((e) => e.textContent).join() === 'one,two'`)
-	b.press("Remove one from the collection")
-	b.until(`[...document.querySelectorAll('.arrange .grow')].map((e) => e.textContent).join() === 'one,two'`)
+	b.press("Take three out of the collection")
+	b.until(`[...document.querySelectorAll('.toast')].some((e) => e.textContent.includes('does not exist'))`)
+}
+
+// TestBrowserLive: a list shows what was added, changed and deleted elsewhere when the user comes back to the window.
+func TestBrowserLive(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	one, two := b.App.Note("one", ""), b.App.Note("two", "")
+	b.open("/notes")
+	names := func(want string) {
+		b.Helper()
+		b.until(`[...document.querySelectorAll('#main .item .name')].map((e) => e.textContent).join() === ` + quoted(want))
+	}
+	names("two,one")
+	b.until(`(window.dispatchEvent(new Event('focus')), true)`) // nothing has changed
+	b.App.Note("three", "")
+	b.App.Patch("/api/v1/notes/"+one, `{"title":"first"}`).Want(200)
+	b.App.Delete("/api/v1/notes/" + two).Want(200)
+	b.until(`(window.dispatchEvent(new Event('focus')), [...document.querySelectorAll('#main .item .name')].map((e) => e.textContent).join() === 'three,first')`)
 	is.True(b.Sound())
 }

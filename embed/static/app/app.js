@@ -33,6 +33,7 @@ function createNew() {
   if (view?.name === 'kind' && view.kind !== kinds.file) go(`${base}/${view.kind.path}/new`);
   else if (view?.kind === kinds.file) view.box.picker.click();
   else if (view?.box) view.box.area.focus();
+  else if (view?.choose) view.choose();
   else if (view?.name === 'tags') find('.quick input').focus();
   else if (!runAction(newActions[view?.name])) go(base + '/');
 }
@@ -146,6 +147,7 @@ addPages({
   account: page('account'),
   admin: page('admin'),
   home: page('home'),
+  board: page('board'),
   import: page('moving'),
   keys: page('keys'),
   'remote-upload': page('remote'),

@@ -66,6 +66,7 @@ function changesOf(k, old, now, fresh) {
 function merged(old, now, theirs) {
   const out = { ...theirs };
   for (const name of Object.keys(now)) if (!equal(now[name], old[name])) out[name] = now[name];
+  if (!now.tags) return out;
   const added = missingIn(old.tags, now.tags), removed = missingIn(now.tags, old.tags);
   out.tags = [...missingIn(removed, theirs.tags), ...missingIn(theirs.tags, added)];
   return out;
@@ -114,14 +115,18 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   editor = d;
   d.record = r;
   const tagsField = { name: 'tags', label: t('tags.title'), type: 'tags' };
-  const fields = [...k.fields, tagsField, slugField, ...visibilityFields];
+  // Of what others own, only the words can be changed.
+  const words = k.fields.filter((f) => !/url$/i.test(f.name) && f.type !== 'folder');
+  const fields = r?.owner ? words : [...k.fields, tagsField, slugField, ...visibilityFields];
   const form = new Form(fields, initial());
   const status = h('small.soft', { 'aria-live': 'polite' });
   const save = h('button.main', {}, fresh ? t('editor.add', { kind: k.one }) : t('common.save'));
   const node = h('form', { novalidate: true },
     form.node, h('div.row.foot', {}, save, button('dialog-close', t('common.cancel')), status));
-  form.node.append(h('details.field', {},
-    h('summary', {}, t('editor.linkAndVisibility')), form.controls.slice(-3).map((c) => c.node)));
+  if (!r?.owner) {
+    form.node.append(h('details.field', {},
+      h('summary', {}, t('editor.linkAndVisibility')), form.controls.slice(-3).map((c) => c.node)));
+  }
 
   // ---- The draft ----
 
@@ -278,6 +283,7 @@ function toolsOf(k, r) {
     href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer',
     'aria-label': t('common.open'), title: t('common.open'),
   }, icon('open'));
+  if (r.owner) return [open];
   return [
     open,
     iconButton('editor-share', 'share', t('common.share')),

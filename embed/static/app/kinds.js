@@ -117,12 +117,17 @@ export const visits = (k, n) => t(k.counter === 'clicks' ? 'kind.clicks' : 'kind
 export const kindOf = (r) => kinds[r.kind];
 export const titleOf = (r) => kindOf(r).title(r);
 export const apiPathOf = (r) => `${kindOf(r).api}/${r.id}`;
-export const pageOf = (r) => `${base}/${kindOf(r).path}/${r.slug}`;
+export const pageOf = (r) => `${base}/${kindOf(r).path}/${r.slug ?? r.id}`;
 export const editorOf = (r) => pageOf(r) + '?edit=1';
+// placeOf is where its page and its pictures are, below /v/ and /t/: what others own is reached through a collection.
+export const placeOf = (r) => r.slug ?? new URL(shareAddressOf(r)).pathname.split('/v/')[1];
+// canEdit reports whether the user may change the words of a record; fromOwner says whose it is.
+export const canEdit = (r) => !r.owner || r.role === 'edit';
+export const fromOwner = (r) => t('list.from', { name: r.owner.displayName || r.owner.name });
 // thumbnailOf is the address of a small version of a file. Other bytes have another address: a browser does not ask
 // again for a picture that the page shows already.
 export const thumbnailOf = (r, size = '') =>
-  `${base}/t/${r.slug}?v=${r.sha256.slice(0, 8)}${size && `&size=${size}`}`;
+  `${base}/t/${placeOf(r)}?v=${r.sha256.slice(0, 8)}${size && `&size=${size}`}`;
 // shareAddressOf is the address to give to others: the redirect of a short link, the page of everything else.
 export const shareAddressOf = (r) => (r.kind === 'shortlink' ? r.url : (r.shareUrl ?? r.viewUrl ?? r.url));
 export const tagNames = (r) => (r.tags ?? []).map((tag) => tag.name ?? tag);

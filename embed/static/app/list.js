@@ -6,7 +6,7 @@ import {
   painted, picture, shorten, t, toast, when,
 } from './dom.js';
 import {
-  apiPathOf, isMedia, kindOf, kinds, pageOf, shareAddressOf, tagNames, thumbnailOf, titleOf, visits,
+  apiPathOf, fromOwner, isMedia, kindOf, kinds, pageOf, placeOf, shareAddressOf, tagNames, thumbnailOf, titleOf, visits,
 } from './kinds.js';
 import {
   api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, Problem, refreshFolders,
@@ -25,8 +25,11 @@ export class Source {
       const k = kinds[name];
       return { k, items: [], cursor: '', total: 0, first: takeAnswer(k.api) };
     });
-    Object.assign(this, { params, page });
+    Object.assign(this, { names, params, page });
   }
+
+  // again is the same source from its beginning, as it is now.
+  again() { return new Source(this.names, this.params, this.page); }
 
   get total() { return this.heads.reduce((n, head) => n + head.total, 0); }
   get ended() { return this.heads.every((head) => head.cursor === null && !head.items.length); }
@@ -106,10 +109,10 @@ function thumbnail(r) {
   const letters = kindOf(r).badge?.(r);
   const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(kindOf(r).icon));
   if (view?.cards) {
-    if (r.iconUrl) pic.append(picture('img.favicon', `${base}/t/${r.slug}`));
+    if (r.iconUrl) pic.append(picture('img.favicon', `${base}/t/${placeOf(r)}`));
     if (r.kind === 'bookmark' || r.coverUrl || r.imageUrl) addCover(pic, r, [4000, 15000]);
   } else if (r.iconUrl) {
-    pic.append(picture('img.favicon', `${base}/t/${r.slug}`));
+    pic.append(picture('img.favicon', `${base}/t/${placeOf(r)}`));
   } else if (isMedia(r)) {
     const files = `${thumbnailOf(r, 'small')} 256w, ${thumbnailOf(r)} 480w`;
     pic.append(view?.grid ? picture('img', thumbnailOf(r), { sizes: tileWidth() }, files)
@@ -121,7 +124,7 @@ function thumbnail(r) {
 // addCover shows the picture of a bookmark's page, a game or a recipe. The server may still have to fetch it: it is
 // asked again after each of the waits.
 function addCover(pic, r, [wait, ...more]) {
-  const img = picture('img.cover', `${base}/t/${r.slug}?size=picture`);
+  const img = picture('img.cover', `${base}/t/${placeOf(r)}?size=picture`);
   const again = () => { if (pic.isConnected) addCover(pic, r, more); };
   img.onerror = () => { if (wait && (r.imageUrl || r.coverUrl)) setTimeout(again, wait); };
   pic.append(img);
@@ -190,13 +193,13 @@ function recordRow(r) {
 
   const open = href ? { href, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) };
   const row = h(isMedia(r) ? 'div.item.media' : 'div.item', { role: 'listitem' },
-    pickBox(r, title),
+    !r.owner && pickBox(r, title),
     h('a.see', { ...open, tabindex: '-1', 'aria-hidden': 'true' }, thumbnail(r)),
     h('div.what', {},
       h('a.name', open, name),
       excerpt && !same && h('div.excerpt', {}, found),
-      h('div.meta', {}, meta, asNodes(sharing(r)), r.createdAt && when(r.createdAt), tagNames(r).map(tagChip))),
-    rowTools(r, title));
+      h('div.meta', {}, meta, r.owner ? h('span', {}, fromOwner(r)) : asNodes(sharing(r)), r.createdAt && when(r.createdAt), tagNames(r).map(tagChip))),
+    !r.owner && rowTools(r, title));
 
   row.record = r;
   row.classList.toggle('picked', selected.has(r.id));
@@ -219,7 +222,6 @@ function fillMenu(menu) {
     item('edit', 'edit', t('common.edit')),
     item('share-item', 'share', t('list.share')),
     item('copy', 'copy', t('common.copyLink')),
-    ...(r.kind === 'collection' ? [item('arrange', 'list', t('list.arrange'))] : []),
     item('publish', r.isPublic ? 'lock' : 'check', r.isPublic ? t('list.private') : t('list.publish')),
     item('delete', 'trash', t('common.delete')));
 
@@ -424,7 +426,7 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
     if (entries.some((entry) => entry.isIntersecting) && !more.hidden) load(view?.signal);
   }, { rootMargin: '400px' });
   const node = h('section', { 'aria-label': t('list.list') }, ul, state, more, bar);
-  return { ul, node, load, count, prepend, showSelection, ended: () => source.ended };
+  return { source, ul, node, load, count, prepend, showSelection, ended: () => source.ended };
 }
 
 // ---- The selection ----

@@ -3,7 +3,7 @@
 import { add, ago, all, find, h, icon, iconButton, locale, t } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
-import { kindOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
+import { canEdit, fromOwner, kindOf, placeOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { cook, enhance } from './page.js';
@@ -11,7 +11,7 @@ import { base, loadModule, localAddress, problemOf, showProblem, storage } from 
 
 // fetchShown returns what the public page of an item shows below its title.
 async function fetchShown(r, signal) {
-  const at = new URL(`${base}/v/${r.slug}`, location.href);
+  const at = new URL(`${base}/v/${placeOf(r)}`, location.href);
   let answer;
   try {
     answer = await fetch(at, { headers: { accept: 'text/html' }, signal });
@@ -34,8 +34,8 @@ function stateLine(r) {
   const at = edited ? r.updatedAt : r.createdAt;
   const said = t(edited ? 'reader.edited' : 'reader.added', { when: ago(at) });
   return h('div.meta', {},
-    r.isPublic ? null : h('span', {}, icon('lock'), ' ', t('reader.private')),
-    sharing(r).map((part) => typeof part === 'string' ? h('span', {}, part) : part),
+    r.owner ? h('span', {}, fromOwner(r)) : !r.isPublic && h('span', {}, icon('lock'), ' ', t('reader.private')),
+    !r.owner && sharing(r).map((part) => typeof part === 'string' ? h('span', {}, part) : part),
     h('time', { datetime: at, title: new Date(at).toLocaleString(locale) }, said),
     tagNames(r).map(tagChip));
 }
@@ -94,10 +94,11 @@ export async function openReader(r, { onclose, signal }) {
     d.el.close('replaced');
     openReader(saved, { onclose });
   };
-  const timeline = kindOf(r).versioned && (async () => {
+  const own = !r.owner; // what others own can be read, and changed by those who may edit
+  const timeline = own && kindOf(r).versioned && (async () => {
     try { (await loadModule('versions')).openVersions(r, showRestored); } catch (e) { showProblem(e); }
   });
-  const actions = {
+  const actions = own ? {
     e: edit,
     s: () => openShare(r),
     c: () => copyItemLink(r),
@@ -107,7 +108,7 @@ export async function openReader(r, { onclose, signal }) {
       d.el.close('deleted');
       removeRecords([r]);
     },
-  };
+  } : { e: canEdit(r) && edit };
   d.el.addEventListener('keydown', (e) => {
     if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || find('dialog[open] ~ dialog[open]')) return;
     if (e.target.closest('input:not([type=checkbox]), textarea, select') || !actions[e.key]) return;
@@ -122,18 +123,17 @@ export async function openReader(r, { onclose, signal }) {
     b.onclick = actions[key];
     return b;
   };
-  star.onclick = actions.f;
+  if (own) star.onclick = actions.f;
   const open = h('a.button.quiet.square', {
     href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer',
     'aria-label': t('common.open'), title: t('common.open'),
   }, icon('open'));
   d.tools.prepend(
-    tool('e', 'edit', t('common.edit')),
-    tool('s', 'share', t('common.share')),
-    star,
+    ...(actions.e ? [tool('e', 'edit', t('common.edit'))] : []),
+    ...(own ? [tool('s', 'share', t('common.share')), star] : []),
     ...(timeline ? [tool('h', 'history', t('reader.versions'))] : []),
     open,
-    tool('Delete', 'trash', t('common.delete')));
+    ...(own ? [tool('Delete', 'trash', t('common.delete'))] : []));
 
   add(d.body, d.heading, state, body);
   d.heading.focus(); // moving it took the focus away

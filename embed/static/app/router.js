@@ -27,6 +27,9 @@ function parse(url) {
   if (path === 'account/security') return { name: 'security', key: path, params };
   if (!place) return { name: 'home', key: 'home', params };
   const kind = kindByPath[place];
+  if (kind === kinds.collection && id && id !== 'new' && !edit) {
+    return { name: 'board', kind, id: decodeURIComponent(id), key: path, params };
+  }
   if (kind) return { name: 'kind', kind, id: id && decodeURIComponent(id), edit, key, params };
   if (pages[place] && !id && place !== 'home' && place !== 'kind') return { name: place, key, params };
   return null;
@@ -52,13 +55,14 @@ const keptMilliseconds = 12e4;
 let opening = new AbortController();
 
 const isCurrent = (to) => (a) =>
-  parse(new URL(a.href))?.name === to.name && (to.name !== 'kind' || a.dataset.nav === to.kind.name);
+  to.kind ? a.dataset.nav === to.kind.name : parse(new URL(a.href))?.name === to.name;
 
 // show draws a page. A single item opens above the current page.
 async function show(to, { back = false } = {}) {
   opening.abort();
   opening = new AbortController();
-  if (to.id && view) {
+  const opens = to.id && to.name === 'kind'; // an item, above the page
+  if (opens && view) {
     openItem(to);
     return;
   }
@@ -88,7 +92,7 @@ async function show(to, { back = false } = {}) {
 
   if (!back) scrollTo(0, 0);
   await page.list?.load(page.signal);
-  if (to.id && view === page) openItem(to);
+  if (opens && view === page) openItem(to);
 }
 
 // keptFor is the page of a key as it was left, if nothing has changed since and it is not old.
@@ -141,11 +145,11 @@ const nameOf = (el) => el && (el.ariaLabel ?? el.textContent);
 export async function rerender() {
   keptPages.clear();
   countChange();
-  const { name, kind, key, params } = view;
+  const { name, kind, id, key, params } = view;
   const scroll = scrollY, from = lastFocused, at = from ? alike(from).indexOf(from) : 0, called = nameOf(from);
 
   setView(null);
-  await show({ name, kind, key, params });
+  await show({ name, kind, id: name === 'board' ? id : undefined, key, params });
   if (view?.key !== key) return; // the user has left
   scrollTo(0, scroll);
 
@@ -172,8 +176,9 @@ function closeItem(to, reason) {
 }
 
 function addressOfView() {
-  const path = view.name === 'home' ? '' : view.name === 'kind' ? view.kind.path : view.name;
-  return `${base}/${path}${view.name === 'home' ? '' : withParam(view.params, '', '')}`;
+  if (view.name === 'home') return `${base}/`;
+  const path = view.name === 'board' ? view.key : view.kind?.path ?? view.name;
+  return `${base}/${path}${withParam(view.params, '', '')}`;
 }
 
 async function openNew(to, signal) {
@@ -266,7 +271,7 @@ export async function go(href, { replace = false } = {}) {
     location.href = href;
     return;
   }
-  history[replace ? 'replaceState' : 'pushState'](to.id ? { over: !replace } : null, '', url);
+  history[replace ? 'replaceState' : 'pushState'](to.id && to.name === 'kind' ? { over: !replace } : null, '', url);
   await show(to);
 }
 
@@ -343,6 +348,5 @@ addActions({
   'bulk-folder': () => together((m, records) => m.moveEach(records)),
   'bulk-share': () => together((m, records) => m.shareEach(records)),
   'bulk-together': () => withCollections((m) => m.shareTogether(selection())),
-  arrange: (el) => withCollections((m) => m.arrange(recordOf(el))),
   'folder-share': () => withCollections((m) => m.shareFolder(folderOf(view.params))),
 });

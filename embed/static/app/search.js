@@ -8,13 +8,17 @@ import { api, base, heading, takeAnswer } from './session.js';
 
 // A Search reads search results page by page. The found field of each record says where the words were found.
 class Search {
-  constructor(params) { Object.assign(this, { params, cursor: '', total: 0, first: takeAnswer('search') }); }
+  constructor(params) { Object.assign(this, { params, page: 40, cursor: '', total: 0, first: takeAnswer('search') }); }
 
   get ended() { return this.cursor === null; }
+
+  // again is the same search from its beginning, as it is now.
+  again() { return new Search(this.params); }
 
   async next(n, signal) {
     const query = new URLSearchParams(this.params);
     query.set('limit', n);
+    query.set('from', 'all');
     if (this.cursor) query.set('cursor', this.cursor);
     const answer = this.first ?? await api('GET', `search?${query}`, undefined, { signal });
     this.first = null;
@@ -50,7 +54,7 @@ export default function (v) {
   const count = h('small.soft', { 'aria-live': 'polite' });
   const source = new Search(query);
   v.list = listOf(source, {
-    page: 40,
+    page: source.page,
     counted: (n) => { count.textContent = t(source.incomplete ? 'search.incomplete' : 'search.count', { n }); },
     empty: () => emptyState(t('search.empty'), t('search.emptyHint')),
   });

@@ -298,7 +298,8 @@ document.addEventListener('visibilitychange', () => { if (document.hidden) endWa
 
 // view is the current page. The router sets name, kind, key, params, signal, aborter and out, which the page fills. A
 // page can set list and box (its list of records and its box for new ones), grid and cards (how the list looks),
-// accepts (whether a new record belongs on it), redraw (called when tags or folders change) and shown (called when the
+// accepts (whether a new record belongs on it), pictures (what the viewer can show beside one), choose (what n does),
+// redraw (called when tags or folders change) and shown (called when the
 // page is shown, for the first time or again). Other modules only read it.
 export let view = null;
 export const setView = (v) => { view = v; };
@@ -348,10 +349,11 @@ export function setPending(n) {
   }
 }
 setPending(start.pending ?? 0);
-setInterval(async () => {
+export async function readPending() {
   if (document.hidden) return;
   try {
     const answer = await fetch(`${base}/api/v1/upload-requests/queue?limit=1`);
     if (answer.ok) setPending((await answer.json()).total);
   } catch { /* the next time may succeed */ }
-}, 60e3);
+}
+setInterval(readPending, 60e3);

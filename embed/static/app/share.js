@@ -5,7 +5,7 @@ import { add, all, ago, day, find, h, icon, locale, number, t, toast } from './d
 import { copyText, Form, openDialog } from './forms.js';
 import { apiPathOf, kindOf, kinds, shareAddressOf, titleOf, visits } from './kinds.js';
 import { change as changeRecord, updateRows } from './list.js';
-import { api, base, copyLink, Problem, showProblem } from './session.js';
+import { api, base, copyLink, loadModule, Problem, showProblem } from './session.js';
 
 const ends = {
   never: t('share.never'),
@@ -237,6 +237,20 @@ export function share(r) {
   // Browsers close a dialog at the second Escape, whatever its cancel event says.
   d.el.addEventListener('keydown', (e) => { if (e.key === 'Escape' && !e.isComposing) leave(e); });
 
+  // The people of this server come first: sharing with them needs no link.
+  let house = null;
+  if (r.kind === 'collection') {
+    house = h('div');
+    loadModule('house').then((m) => {
+      const place = house;
+      house = m.houseOf(r, (now) => {
+        r = now;
+        draw();
+      });
+      place.replaceWith(house);
+    }, showProblem);
+  }
+
   // ---- Who can open it, and its link ----
 
   const segment = (isPublic, label) => {
@@ -277,10 +291,11 @@ export function share(r) {
   function draw() {
     const active = document.activeElement, focused = all('button', d.body).indexOf(active);
     const segments = h('div.segments', { role: 'group', 'aria-label': t('share.who') },
-      segment(false, t('common.onlyMe')), segment(true, t('common.anyone')));
+      segment(false, t(r.members?.length ? 'share.members' : 'common.onlyMe')), segment(true, t('common.anyone')));
     d.body.replaceChildren();
     add(d.body,
-      segments, r.isPublic ? linkRow() : h('p.soft', {}, t('share.onlyYou')), terms.node, visitsOf());
+      house,
+      segments, r.isPublic ? linkRow() : h('p.soft', {}, t(r.members?.length ? 'share.onlyMembers' : 'share.onlyYou')), terms.node, visitsOf());
     (d.body.contains(active) ? active : all('button', d.body)[focused])?.focus();
   }
 

@@ -37,8 +37,8 @@ function drawPanel() {
 }
 
 // uploadFor is a waiting upload of a file, with its row.
-function uploadFor(file, fields) {
-  const u = { file, fields, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '' };
+function uploadFor(file, fields, added) {
+  const u = { file, fields, added, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '' };
   u.bar = h('i');
   u.status = h('span');
   u.acts = h('div.acts');
@@ -54,12 +54,12 @@ function uploadFor(file, fields) {
   return u;
 }
 
-// sendFiles queues files. The fields are sent with each of them.
-export function sendFiles(files, fields = {}) {
+// sendFiles queues files. The fields are sent with each of them, and added is called with the record of each.
+export function sendFiles(files, fields = {}, added = null) {
   if (!files.length) return;
   if (!find('ul', panel)) drawPanel();
   for (const file of files) {
-    const u = uploadFor(file, { ...fields, ...file.kist });
+    const u = uploadFor(file, { ...fields, ...file.kist }, added);
     queue.push(u);
     find('ul', panel).append(u.row);
     if (file.size <= start.maxUpload) continue;
@@ -165,6 +165,7 @@ function showDone(u, record) {
   countChange();
   countItems('file', 1);
   me.usedBytes += record.size;
+  u.added?.(record);
   if (view?.accepts?.(record)) view.list.prepend(record);
   if (isMedia(record) && !isPicture(record)) loadModule('film').then((m) => m.sendPoster(record, u.file), () => {});
   setTimeout(() => {

@@ -4,7 +4,7 @@
 import { add, all, bytes, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
-import { isMedia, isPicture, kinds, tagNames, thumbnailOf, titleOf } from './kinds.js';
+import { canEdit, fromOwner, isMedia, isPicture, kinds, tagNames, thumbnailOf, titleOf } from './kinds.js';
 import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { loadModule, localAddress, showProblem, storage, view } from './session.js';
@@ -14,13 +14,15 @@ const largePicture = 2e6;
 const slideMilliseconds = 5000;
 const swipePixels = 50;
 
-// sequence is the records that the viewer can show: those of the strip on the home page or the list, or only r.
+// sequence is the records that the viewer can show: those of the strip on the home page, the list or the board, or
+// only r.
 function sequence(r) {
   for (const list of [...all('#main .strip'), view?.list?.ul].filter(Boolean)) {
     const listed = all('.item', list).map((row) => row.record).filter(isMedia);
     if (listed.some((x) => x.id === r.id)) return listed;
   }
-  return [r];
+  const others = view?.pictures?.() ?? [];
+  return others.some((x) => x.id === r.id) ? others : [r];
 }
 
 // filmOf shows a film. One without a picture in lists gets one, now that the browser has it.
@@ -28,7 +30,7 @@ function filmOf(r, src) {
   const video = h('video', {
     src, poster: thumbnailOf(r), controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r),
   });
-  const restore = () => loadModule('film').then((m) => m.restorePoster(r, video), () => {});
+  const restore = () => !r.owner && loadModule('film').then((m) => m.restorePoster(r, video), () => {});
   video.addEventListener('loadeddata', restore, { once: true });
   return video;
 }
@@ -56,7 +58,7 @@ function factsOf(r) {
       fact(t('viewer.type'), r.mimeType),
       fact(t('viewer.added'), when(r.createdAt)),
       r.folder && fact(t('viewer.folder'), r.folder.name),
-      fact(t('viewer.visibility'), r.isPublic ? sharing(r) : t('reader.private'))),
+      fact(t('viewer.visibility'), r.owner ? fromOwner(r) : r.isPublic ? sharing(r) : t('reader.private'))),
     metadataLine(r),
     h('div.row', {}, tagNames(r).map(tagChip)));
 }
@@ -101,9 +103,11 @@ export function openViewer(r, { onclose, onmove }) {
     count.textContent = t(soFar ? 'viewer.countSoFar' : 'viewer.count', { at: at + 1, all: list.length });
     star.setAttribute('aria-pressed', String(!!r.isFavorite));
     Object.assign(download, { href: localAddress(r.url), download: r.originalName });
+    for (const el of [star, share, remove]) el.hidden = !!r.owner;
+    change.hidden = !canEdit(r);
     back.hidden = at === 0;
     next.hidden = at === list.length - 1;
-    if (!panel.hidden) panel.replaceChildren(factsOf(r), edit);
+    if (!panel.hidden) panel.replaceChildren(factsOf(r), canEdit(r) ? edit : '');
     if (!d.el.contains(document.activeElement) || document.activeElement.hidden) d.heading.focus();
     return [list, at];
   }
@@ -200,23 +204,27 @@ export function openViewer(r, { onclose, onmove }) {
   const saveLabel = t('common.download');
   const download = h('a.button.quiet.square', { 'aria-label': saveLabel, title: saveLabel }, icon('download'));
   const edit = h('button', { type: 'button' }, icon('edit'), t('common.edit'));
+  const [share, change, remove] = [
+    tool('s', 'share', t('common.share')), tool('e', 'edit', t('common.edit')), tool('Delete', 'trash', t('common.delete')),
+  ];
   star.onclick = actions.f;
   edit.onclick = actions.e;
   back.onclick = actions.ArrowLeft;
   next.onclick = actions.ArrowRight;
   d.tools.prepend(
     info,
-    tool('s', 'share', t('common.share')),
+    share,
     star,
-    tool('e', 'edit', t('common.edit')),
+    change,
     download,
-    tool('Delete', 'trash', t('common.delete')));
+    remove);
   d.heading.after(count);
   add(d.body, stage, back, next, panel);
 
   d.el.addEventListener('keydown', (e) => {
     if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || e.target.closest('dialog') !== d.el) return;
-    if (isForField(e) || !actions[e.key]) return;
+    if (isForField(e) || !actions[e.key] || r.owner && ['s', 'c', 'f', 'Delete'].includes(e.key)) return;
+    if (e.key === 'e' && !canEdit(r)) return;
     if (e.key.length === 1 && e.key !== ' ' && !storage.get('keys', true)) return;
     e.preventDefault();
     actions[e.key]();

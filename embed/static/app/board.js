@@ -1,0 +1,343 @@
+// The page of a collection: a board that its owner and its members arrange in place. The server draws it with the
+// template of the public page; this module adds what the user may do, follows what others do, and loads further pages.
+// It fills view.out and sets shown and pictures of view. The router calls the page.
+import { add, all, emptyState, find, h, icon, iconButton, t, toast } from './dom.js';
+import { openForm } from './forms.js';
+import { isMedia, kindOf, pageOf, titleOf } from './kinds.js';
+import { change, openShare, removeRecords } from './list.js';
+import { go, rerender } from './router.js';
+import {
+  api, base, countChange, loadModule, localAddress, me, problemOf, showProblem, takeAnswer, view,
+} from './session.js';
+
+const pageItems = 100; // on a page of the server
+const liveMilliseconds = 1e4;
+
+// fetchPage reads a page of a board: its HTML and its entity tag; null if it still has the tag.
+async function fetchPage(address, signal, etag = '') {
+  let answer;
+  try {
+    answer = await fetch(address, {
+      signal, cache: 'no-store', headers: { accept: 'text/html', ...(etag && { 'if-none-match': etag }) },
+    });
+  } catch (e) { throw e.name === 'AbortError' ? e : problemOf(0); }
+  if (answer.status === 304) return null;
+  if (!answer.ok) throw problemOf(answer.status, { error: t('list.missing', { kind: t('board.collection') }) });
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  const article = document.importNode(find('article.board', page), true);
+  for (const el of all('[src]', article)) el.setAttribute('src', localAddress(el.getAttribute('src')));
+  return { article, etag: answer.headers.get('etag') };
+}
+
+// A Board is the page of one collection.
+class Board {
+  constructor(v) {
+    this.v = v;
+    this.path = `collections/${encodeURIComponent(v.id)}`;
+    this.records = new Map(); // the items that were read, by id
+    this.node = h('div.place');
+    this.status = h('p.hide', { 'aria-live': 'polite' });
+  }
+
+  get may() {
+    const { role, source, sort } = this.r, live = source.folderId || source.tag;
+    const edits = !role || role === 'edit';
+    return { own: !role, edits, adds: !live && (edits || role === 'add'), arranges: edits && !live && sort === 'manual' };
+  }
+
+  async load() {
+    const first = `${base}/${this.path}/board`;
+    const [record, page] = await Promise.all([
+      takeAnswer('collections/{id}') ?? api('GET', this.path, undefined, { signal: this.v.signal }), fetchPage(first, this.v.signal), this.readItems(''),
+    ]);
+    this.r = record.data;
+    this.pages = [{ address: first, etag: page.etag }];
+    this.show(page.article);
+  }
+
+  // readItems reads the records of a page of items.
+  async readItems(cursor) {
+    const query = `items?brief=true&limit=${pageItems}${cursor && '&cursor=' + cursor}`;
+    const page = await api('GET', `${this.path}/${query}`, undefined, { signal: this.v.signal });
+    for (const r of page.data) this.records.set(r.id, r);
+    this.cursor = page.nextCursor;
+  }
+
+  // show replaces the board, and keeps the focus on its item.
+  show(article) {
+    const active = document.activeElement, focused = this.node.contains(active) && active.closest('[data-id]');
+    this.complete(article);
+    find('header', article).append(this.tools());
+    this.node.replaceChildren(article, this.status);
+    const tile = focused && find(`[data-id="${focused.dataset.id}"]`, article);
+    if (tile) (all('button', tile).find((b) => b.ariaLabel === active.ariaLabel) ?? find('a', tile)).focus();
+    if (!this.records.size) article.append(this.nothing());
+  }
+
+  nothing() {
+    find('p.none', this.node)?.remove();
+    return emptyState(t('board.empty'), this.may.adds ? t('board.emptyHint') : '');
+  }
+
+  // complete adds to the tiles of a page what the user may do with them, and where they lead.
+  complete(article) {
+    for (const tile of all('[data-id]', article)) {
+      const r = this.records.get(tile.dataset.id);
+      if (!r) continue;
+      const out = kindOf(r).href?.(r);
+      Object.assign(find('a', tile), out ? { href: out, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) });
+      tile.draggable = this.may.arranges;
+      const mine = !r.owner, acts = h('div.acts');
+      add(acts,
+        this.may.arranges && [this.stepper(tile, r, 'back', -1), this.stepper(tile, r, 'next', 1)],
+        this.may.edits && r.kind === 'file' && isMedia(r) && this.coverButton(r),
+        (this.may.edits || this.may.adds && mine) && !this.isLive && this.tool('close', t('board.remove', {
+          title: titleOf(r),
+        }), () => this.remove(tile)));
+      if (acts.firstChild) tile.append(acts);
+    }
+    const more = find('nav.among', article);
+    const next = find('[rel=next]', more ?? article)?.getAttribute('href');
+    more?.remove();
+    if (!next) return;
+    const b = h('button.wide', { type: 'button' }, t('board.more'));
+    b.onclick = () => this.more(b, next);
+    article.append(b);
+    new IntersectionObserver(([seen], observer) => {
+      if (!seen.isIntersecting) return;
+      observer.disconnect();
+      b.click();
+    }, { rootMargin: '600px' }).observe(b);
+  }
+
+  get isLive() { return this.r.source.folderId || this.r.source.tag; }
+
+  // more adds the next page of the board below.
+  async more(b, next) {
+    b.disabled = true;
+    try {
+      const [page] = await Promise.all([fetchPage(next, this.v.signal), this.cursor && this.readItems(this.cursor)]);
+      find('header', page.article).remove();
+      this.complete(page.article);
+      const board = b.closest('article');
+      const listOf = (where, part) => part.matches('.album') ? find('.album', where) : null;
+      b.remove();
+      for (const part of [...page.article.children]) {
+        const same = listOf(board, part);
+        if (same) same.append(...part.children);
+        else board.append(part);
+      }
+      this.pages.push({ address: next, etag: page.etag });
+    } catch (e) {
+      b.disabled = false;
+      showProblem(e);
+    }
+  }
+
+  // ---- What the user does ----
+
+  tool(name, label, run, props = {}) {
+    const b = iconButton('none', name, label, { class: 'quiet square', ...props });
+    b.onclick = (e) => {
+      e.preventDefault();
+      run(b);
+    };
+    return b;
+  }
+
+  // stepper is a button that moves a tile by one place.
+  stepper(tile, r, name, by) {
+    const b = this.tool(name, t(by < 0 ? 'board.back' : 'board.on', { title: titleOf(r) }), () => this.step(tile, by));
+    b.classList.add('step');
+    return b;
+  }
+
+  coverButton(r) {
+    const isCover = this.r.cover === r.id;
+    return this.tool('star', t('board.cover', { title: titleOf(r) }), async () => {
+      try {
+        this.r = await change(this.r, { cover: isCover ? null : r.id });
+        await this.refresh(true); // the page may be the same: the first picture is the cover of one without
+      } catch (e) { showProblem(e); }
+    }, { class: 'quiet square star', 'aria-pressed': String(isCover) });
+  }
+
+  tools() {
+    const row = h('div.row.does'), { own, adds } = this.may;
+    const act = (name, label, run, props = {}) => {
+      const b = h('button', { type: 'button', ...props }, icon(name), label);
+      b.onclick = run;
+      return b;
+    };
+    const arrange = this.may.arranges && act('swap', t('board.arrange'), () => {
+      arrange.ariaPressed = String(this.node.classList.toggle('arranging'));
+    }, { 'aria-pressed': String(this.node.classList.contains('arranging')) });
+    const zip = this.r.allowDownload && this.records.size > 0;
+    add(row,
+      adds && act('plus', t('board.add'), () => this.choose(), { class: 'main', 'aria-keyshortcuts': 'n' }),
+      own && act('share', t('common.share'), () => openShare(this.r), { class: adds ? '' : 'main' }),
+      this.records.size > 1 && arrange,
+      own && act('edit', t('common.edit'), () => go(`${base}/collections/${this.r.slug}?edit=1`)),
+      zip && h('a.button', { href: `${base}/x/${localAddress(this.r.shareUrl).split('/v/')[1]}.zip`, download: '' },
+        icon('download'), t('common.download')),
+      own ? act('trash', t('common.delete'), () => this.delete(), { class: 'quiet' })
+        : act('close', t('board.leave'), () => this.leave(), { class: 'quiet' }));
+    return row;
+  }
+
+  delete() {
+    removeRecords([this.r]);
+    go(`${base}/collections`);
+  }
+
+  leave() {
+    openForm({
+      title: t('board.leaveTitle', { title: this.r.title }), text: t('board.leaveText'), button: t('board.leave'),
+      danger: true,
+      run: async () => {
+        await api('DELETE', `${this.path}/members/${me.id}`);
+        countChange();
+        go(`${base}/collections`);
+      },
+    });
+  }
+
+  async choose() {
+    try {
+      (await loadModule('picker')).openPicker({
+        title: this.r.title, has: this.records, told: this.r.isPublic && t('board.public'),
+        take: (ids) => this.collect(ids),
+      });
+    } catch (e) { showProblem(e); }
+  }
+
+  // collect puts items into the collection.
+  async collect(ids) {
+    if (!ids.length) return;
+    await api('POST', `${this.path}/items`, { add: ids });
+    countChange();
+    await this.refresh(true);
+    toast(t('board.added', { n: ids.length }));
+  }
+
+  // remove takes an item out. The focus goes to its neighbour.
+  async remove(tile) {
+    const next = tile.nextElementSibling ?? tile.previousElementSibling, { id } = tile.dataset;
+    tile.remove();
+    (find('.acts button:last-child', next ?? this.node) ?? find('a', next ?? this.node))?.focus();
+    try {
+      await api('POST', `${this.path}/items`, { remove: [id] });
+      countChange();
+      const undo = () => this.collect([id]).catch(showProblem);
+      toast(t('board.removed'), this.records.get(id).owner ? {} : { action: t('common.undo'), run: undo });
+      this.records.delete(id);
+      await this.refresh();
+    } catch (e) {
+      showProblem(e);
+      this.refresh(true).catch(() => {});
+    }
+  }
+
+  // move puts a tile before another one of its list, or at the end, and says so to the server: before which item it
+  // goes, so that no order is needed that the user has seen.
+  async move(tile, next) {
+    if (next === tile || tile.nextElementSibling === next) return;
+    const focused = tile.contains(document.activeElement) && document.activeElement;
+    const list = tile.parentElement;
+    list.insertBefore(tile, next);
+    focused?.focus?.();
+    const tiles = [...list.children];
+    this.status.textContent = t('board.moved', { i: tiles.indexOf(tile) + 1, n: tiles.length });
+    const before = next?.dataset.id ?? null;
+    this.moving = (this.moving ?? Promise.resolve()).then(async () => {
+      try {
+        await api('PATCH', `${this.path}/items/${tile.dataset.id}`, { before });
+        countChange();
+      } catch (e) {
+        showProblem(e);
+        this.refresh(true).catch(() => {});
+      }
+    });
+    await this.moving;
+  }
+
+  // step moves a tile by one place.
+  step(tile, by) {
+    if (by < 0 && tile.previousElementSibling) this.move(tile, tile.previousElementSibling);
+    if (by > 0 && tile.nextElementSibling) this.move(tile, tile.nextElementSibling.nextElementSibling);
+  }
+
+  watch() {
+    let dragged = null;
+    const tileOf = (e) => e.target.closest?.('[data-id]');
+    this.node.addEventListener('dragstart', (e) => {
+      dragged = this.may.arranges ? tileOf(e) : null;
+      if (dragged) e.dataTransfer.effectAllowed = 'move';
+    });
+    this.node.addEventListener('dragend', () => { dragged = null; });
+    this.node.addEventListener('dragover', (e) => { if (dragged) e.preventDefault(); });
+    this.node.addEventListener('drop', (e) => {
+      const over = tileOf(e);
+      if (!dragged || !over || over.parentElement !== dragged.parentElement) return;
+      e.preventDefault();
+      const box = over.getBoundingClientRect();
+      this.move(dragged, e.clientX > box.left + box.width / 2 ? over.nextElementSibling : over);
+    });
+    this.node.addEventListener('keydown', (e) => {
+      const tile = tileOf(e);
+      if (!tile || !e.altKey || !this.may.arranges) return;
+      const back = ['ArrowUp', 'ArrowLeft'].includes(e.key), on = ['ArrowDown', 'ArrowRight'].includes(e.key);
+      if (!back && !on) return;
+      e.preventDefault();
+      this.step(tile, back ? -1 : 1);
+    });
+  }
+
+  // ---- What others do ----
+
+  // refresh shows the board as it is now, if it has changed. Only the first page is followed.
+  async refresh(always = false) {
+    const [first] = this.pages;
+    const page = await fetchPage(first.address, this.v.signal, always ? '' : first.etag);
+    if (!page) return;
+    const [record] = await Promise.all([api('GET', this.path, undefined, { signal: this.v.signal }), this.readAgain()]);
+    this.r = record.data;
+    this.pages = [{ address: first.address, etag: page.etag }];
+    this.show(page.article);
+  }
+
+  async readAgain() {
+    this.records.clear();
+    await this.readItems('');
+  }
+
+  // follow shows what others change while somebody looks at the first page, until the user leaves.
+  follow() {
+    const look = async () => {
+      const looksOn = !document.hidden && view === this.v && this.pages.length === 1 && !find('dialog[open]');
+      if (!looksOn || this.looking || find(':active', this.node)) return;
+      this.looking = true;
+      try {
+        await this.refresh();
+      } catch (e) {
+        if (e.status === 404) rerender(); // it is shared no more
+      } finally {
+        this.looking = false;
+      }
+    };
+    const timer = setInterval(look, liveMilliseconds);
+    document.addEventListener('visibilitychange', look, { signal: this.v.signal });
+    this.v.signal.addEventListener('abort', () => clearInterval(timer));
+  }
+}
+
+export default async function (v) {
+  const board = new Board(v);
+  await board.load();
+  board.watch();
+  v.pictures = () => [...board.records.values()].filter(isMedia);
+  v.shown = () => board.follow();
+  v.choose = () => board.may.adds && board.choose();
+  add(v.out, board.node);
+  return board.r.title || kindOf(board.r).one;
+}
