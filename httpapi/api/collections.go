@@ -59,8 +59,9 @@ func listCollectionItems(c *web.Request) error {
 			if len(after) > 0 {
 				last := record.ID(after)
 				at = slices.IndexFunc(all.All, func(m catalog.Item) bool { return m.ID == last }) + 1
-				if at == 0 {
-					at = min(int(binary.BigEndian.Uint32(after[len(last):])), len(all.All))
+				if at == 0 { // what came after it has moved up
+					number := int(binary.BigEndian.Uint32(after[len(last):]))
+					at = min(max(number-1, 0), len(all.All))
 				}
 			}
 			dst = append(dst, `{"data":[`...)

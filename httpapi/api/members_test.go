@@ -389,3 +389,56 @@ func TestListSharedCollections(t *testing.T) {
 	is.Equal(h.As("see", "GET", "/api/v1/collections?from=others&tag=x", "").Want(200).At("total"), 0.0)
 	h.As("see", "GET", "/api/v1/collections?from=nobody", "").Want(400)
 }
+
+// The webhooks of an owner are told when a collection is shared and when a member adds to it, with the collection as the
+// owner sees it. Those of a member are told nothing.
+func TestWebhooksOfShared(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := newHousehold(t)
+	h.RunDeliveries(t)
+	address, got := h.Receiver(t, 200)
+	hook := `{"url":"` + address + `","events":["collection.shared","collection.item_added"]}`
+	h.As("owner", "POST", apitest.HooksAt, hook).Want(201)
+	h.As("add", "POST", apitest.HooksAt, hook).Want(201)
+
+	at := "/api/v1/collections/" + h.collection
+	h.As("owner", "PUT", at+"/members/"+h.ids["nobody"], `{"role":"see"}`).Want(200)
+	d := apitest.Next(t, got)
+	is.Equal(d.Event, "collection.shared")
+	is.Equal(d.Data(t)["id"], h.collection)
+	h.As("owner", "PUT", at+"/members/"+h.ids["nobody"], `{"role":"edit"}`).Want(200) // another role is not news
+
+	note := h.As("add", "POST", "/api/v1/notes", `{"content":"words","slug":"hidden-slug","tags":["hidden-tag"]}`).Want(201)
+	h.As("add", "POST", at+"/items", `{"add":["`+note.Text("data.id")+`"]}`).Want(200)
+	d = apitest.Next(t, got)
+	is.Equal(d.Event, "collection.item_added")
+	is.Equal(d.Data(t)["id"], h.collection)
+	is.True(!strings.Contains(string(d.Body), "hidden-"))
+	select {
+	case d := <-got:
+		t.Errorf("a second delivery of %s", d.Event)
+	default:
+	}
+}
+
+// A page of items goes on where it was when the last item of the one before has left meanwhile.
+func TestItemsAfterOneLeft(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := newHousehold(t)
+	at := "/api/v1/collections/" + h.collection + "/items"
+	var all []string
+	for _, role := range []string{"owner", "add", "owner", "owner"} {
+		id := h.As(role, "POST", "/api/v1/notes", `{"content":"of `+role+`"}`).Want(201).Text("data.id")
+		h.As(role, "POST", at, `{"add":["`+id+`"]}`).Want(200)
+		all = append(all, id)
+	}
+	first := h.As("see", "GET", at+"?limit=2", "").Want(200)
+	is.Equal(first.IDs(), all[:2])
+	h.As("add", "DELETE", "/api/v1/collections/"+h.collection+"/members/"+h.ids["add"], "").Want(200)
+	next := at + "?limit=2&cursor=" + first.Text("nextCursor")
+	is.Equal(h.As("see", "GET", next, "").Want(200).IDs(), all[2:])
+	h.As("owner", "DELETE", "/api/v1/collections/"+h.collection+"/members/"+h.ids["see"], "").Want(200)
+	h.As("see", "GET", next, "").Want(404)
+}
