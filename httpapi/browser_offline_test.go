@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/apitest"
+	"kist/kv/people"
 )
 
 // A gate stands before a server and can be shut, as if the server were off.
@@ -221,4 +222,46 @@ func TestBrowserDroppedTree(t *testing.T) {
 		const { files, unread } = await filesIn([[trip, null], [null, new File(['x'], 'e.jpg')], [long, null]]);
 		return [unread, ...files.map((f) => f.kist ? f.kist.folderName.slice(0, 12) + f.kist.folderName.length + ':' + f.name : f.name)].join(' ');
 	})()`), "2 Trip4:a.jpg Trip/Day 110:b.jpg Trip/Day 210:b.jpg e.jpg …xxxxxxxxxxx512:d.jpg")
+}
+
+// TestBrowserOfflineLeft: what a browser has kept of a collection of another goes when the user is online again after
+// the end of their part in it.
+func TestBrowserOfflineLeft(t *testing.T) {
+	b := openBrowser(t)
+	bob := b.As(b.AddKey(b.AddUser("bob", people.Member), people.ScopeAll))
+	note := bob.Post("/api/v1/notes", `{"title":"Marker","content":"marker of bob"}`).Want(201).Text("data.id")
+	made := bob.Post("/api/v1/collections", `{"title":"Board","source":{"items":["`+note+`"]}}`).Want(201)
+	board, id := "/v/"+made.Text("data.slug"), made.Text("data.id")
+	member := apitest.Request{
+		Method: "PUT", Path: "/api/v1/collections/" + id + "/members/" + b.User.ID.String(), JSON: `{"role":"see"}`,
+	}
+	bob.Do(member).Want(200)
+	b.Post("/api/v1/notes", `{"title":"Harbour","content":"own"}`).Want(201)
+	g := newGate(t, strings.TrimPrefix(b.URL, "http://"))
+	b.URL = "http://" + g.at
+	b.signIn()
+	b.open("/account")
+	b.js(`localStorage.setItem('kist.offline', 'true')`)
+	b.open("/")
+	const kept = `caches.open('kist-data').then((c) => c.keys()).then((all) => all.map((r) => new URL(r.url).pathname))`
+	b.until(`!!navigator.serviceWorker.controller`)
+	b.until(`caches.open('kist-data').then((c) => c.match('/sw.js?kept'))`) // all is copied
+	for _, path := range []string{board, board + "/" + note} {
+		b.js(`fetch(` + quoted(path) + `).then((r) => r.status)`) // as the reader does
+		b.until(kept + `.then((all) => all.includes(` + quoted(path) + `))`)
+	}
+
+	// It can be read while the server is away, and goes with the next page of the app after the end.
+	g.shut()
+	b.until(`fetch(` + quoted(board+"/"+note) + `).then((r) => r.text()).then((text) => text.includes('marker of bob'))`)
+	g.open()
+	member.Method, member.JSON = "DELETE", nil
+	bob.Do(member).Want(200)
+	b.open("/")
+	b.until(kept + `.then((all) => !all.some((path) => path.startsWith(` + quoted(board) + `)))`)
+	g.shut()
+	b.open("/notes")
+	b.until(`document.querySelector('#main a.name')?.textContent === 'Harbour'`) // what is one's own stays
+	b.until(`caches.open('kist-data').then(async (c) => (await Promise.all((await c.keys()).map(async (r) =>
+		(await (await c.match(r)).text()).includes('marker of bob')))).every((has) => !has))`)
 }

@@ -41,6 +41,11 @@ async function store(key, answer) {
   try { await (await caches.open(data)).put(key, answer); } catch { /* no space */ }
 }
 
+// drop removes the copy of what is not there for the user any more.
+async function drop(key) {
+  if (await caches.has(data)) await (await caches.open(data)).delete(key);
+}
+
 // fresh returns the server's answer, or the copy if the server does not answer. It keeps a copy if keep is set.
 async function fresh(request, keep) {
   let answer;
@@ -52,6 +57,7 @@ async function fresh(request, keep) {
     throw problem;
   }
   if (answer.status === 401) await forget();
+  else if ([403, 404, 410].includes(answer.status)) await drop(request.url);
   else if (keep && answer.ok && !answer.redirected) await store(request.url, answer.clone());
   return answer;
 }
@@ -130,10 +136,30 @@ async function readNewest() {
   return lists.flat().sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, readable);
 }
 
+// leave removes the copies of what the user does not see any more, such as a collection of another that they have left:
+// its page, what is in it, and the pictures of that.
+async function leave(cache) {
+  const own = new Set(), others = new Map(); // names in addresses; the kept addresses under each
+  for (const kind of kinds) {
+    const list = await cache.match(absolute(newest(kind)));
+    for (const r of list ? (await list.json()).data : []) own.add(r.slug);
+  }
+  for (const { url } of await cache.keys()) {
+    const [place, slug, item] = new URL(url).pathname.slice(base.length + 1).split('/');
+    const there = item ? ['v', 't'].includes(place) : place === 'v' && !own.has(slug);
+    if (there) others.set(slug, [...others.get(slug) ?? [], url]);
+  }
+  for (const [slug, urls] of others) {
+    const answer = await fetch(`${base}/v/${slug}`, { method: 'HEAD' });
+    if (!answer.ok) await Promise.all(urls.map((url) => cache.delete(url)));
+  }
+}
+
 // keep fetches the page of the app, and the newest items that this browser does not have yet, until the user signs out.
 async function keep(user) {
   if (await owner() !== user) return;
   const cache = await caches.open(data), last = await cache.match(keptKey);
+  await leave(cache);
   if (last && Math.abs(Date.now() - Number(await last.text())) < keepMilliseconds) return;
 
   // On the first visit, the page came without this worker.
