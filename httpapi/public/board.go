@@ -280,7 +280,7 @@ const pictureLook = "picture"
 // The lines of a note or a snippet on its card.
 const cardLines = 8
 
-// describe adds what a tile shows of an item beside its title.
+// describe adds what a tile says about an item beside its title.
 func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, head record.Body) {
 	l := b.c.Lang()
 	// What is not there yet counts as a wrong address for visitors.

@@ -172,8 +172,8 @@ const maxKeptPicked = 200_000
 var pickedItems kv.Cache[keptPicked]
 
 // SharedWith says which items of others an account reaches through collections. It costs some microseconds for each
-// collection, and less for each picked item, unless none was picked or taken out since. What a collection shows of a
-// folder or a tag costs nothing.
+// collection, and less for each picked item, unless none was picked or taken out since. What is in a folder or a
+// tag that a collection shows costs nothing.
 func SharedWith(tx *kv.Tx, user record.ID) (*Reachable, error) {
 	s := &Reachable{user: user}
 	byRole := map[record.Role][]sharedWay{}
