@@ -42,7 +42,6 @@ func (formPage) Policy() string { return policyPage }
 // password of an account. The form is posted to the page's own address, with the fields username, displayName, password
 // and repeat.
 type ClaimPage struct {
-	formPage
 	Base     string
 	Reset    bool   // a new password of the account UserName
 	UserName string // as typed before; passwords are never sent back

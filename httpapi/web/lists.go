@@ -123,7 +123,7 @@ func AnswerList[T any, S field.Shaped](
 		return err
 	}
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-		var order []placed[T]
+		var order []placed
 		var shown []S
 		var total int
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
@@ -132,12 +132,12 @@ func AnswerList[T any, S field.Shaped](
 				return err
 			}
 			total = len(things)
-			order, err = pick(p, c.R.URL.Path, things, place)
+			order, err = pick(p, c.R.URL.Path, total, func(no int) (record.ID, string) { return place(&things[no]) })
 			if err != nil {
 				return err
 			}
 			for i := range order[:min(len(order), p.Limit)] {
-				v, err := show(tx, order[i].thing)
+				v, err := show(tx, &things[order[i].no])
 				if err != nil {
 					return err
 				}
@@ -200,24 +200,24 @@ func AppendEnd(dst []byte, total int, next string) []byte {
 // longer common beginning are sorted by age.
 const maxPlace = 48
 
-// A placed is an entry of a list and its place there.
-type placed[T any] struct {
-	at    []byte
-	thing *T
+// A placed is the number of an entry of a list, and its place there.
+type placed struct {
+	at []byte
+	no int
 }
 
-// pick returns the rest of the named list from where the page begins. A cursor holds the
+// pick returns the rest of the named list of n entries from where the page begins. A cursor holds the
 // place of an entry and not the number of entries before it, so additions and removals
-// between two pages do not disturb the reader.
-func pick[T any](p Page, list string, all []T, place func(*T) (record.ID, string)) ([]placed[T], error) {
+// between two pages do not disturb the reader. It is not generic: sorting is much code, for each type again.
+func pick(p Page, list string, n int, place func(no int) (record.ID, string)) ([]placed, error) {
 	after, err := p.Position(list)
 	if err != nil {
 		return nil, err
 	}
-	order := make([]placed[T], len(all))
-	for i := range all {
-		id, name := place(&all[i])
-		order[i].thing = &all[i]
+	order := make([]placed, n)
+	for i := range order {
+		id, name := place(i)
+		order[i].no = i
 		if p.Sort == catalog.Title {
 			name = record.Fold(name)
 			order[i].at = append([]byte(name[:min(len(name), maxPlace)]), 0)
@@ -230,9 +230,9 @@ func pick[T any](p Page, list string, all []T, place func(*T) (record.ID, string
 		}
 		return bytes.Compare(y, x)
 	}
-	slices.SortFunc(order, func(x, y placed[T]) int { return compare(x.at, y.at) })
+	slices.SortFunc(order, func(x, y placed) int { return compare(x.at, y.at) })
 	if len(after) > 0 {
-		order = slices.DeleteFunc(order, func(x placed[T]) bool { return compare(x.at, after) <= 0 })
+		order = slices.DeleteFunc(order, func(x placed) bool { return compare(x.at, after) <= 0 })
 	}
 	return order[min(p.Offset, len(order)):], nil
 }
