@@ -31,16 +31,37 @@ func TestHandbookIsPacked(t *testing.T) {
 		pages = append(pages, read(line[2]))
 	}
 	all := strings.Join(pages, "\x00")
+	isPacked(t, "help.gz", packedHelp, all)
+}
+
+// The texts in the binary are those of the files.
+func TestTextsArePacked(t *testing.T) {
+	is := is.New(t)
+	var parts []string
+	files, err := filepath.Glob("text/*.json")
+	is.NoErr(err)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		is.NoErr(err)
+		parts = append(parts, strings.TrimSuffix(filepath.Base(name), ".json"), string(text))
+	}
+	isPacked(t, "text.gz", packedTexts, strings.Join(parts, "\x00"))
+}
+
+// isPacked compares what is embedded of a file with what it should have. With -update it writes the file.
+func isPacked(t *testing.T, name string, embedded []byte, want string) {
+	t.Helper()
+	is := is.New(t)
 	if *update {
 		var packed bytes.Buffer
 		w := must(gzip.NewWriterLevel(&packed, gzip.BestCompression))
-		must(w.Write([]byte(all)))
+		must(w.Write([]byte(want)))
 		is.NoErr(w.Close())
-		is.NoErr(os.WriteFile("help.gz", packed.Bytes(), 0o644))
+		is.NoErr(os.WriteFile(name, packed.Bytes(), 0o644))
 		return
 	}
-	if string(unpacked(packedHelp)) != all {
-		t.Fatal("embed/help.gz is not what help/*.md make; run: go test ./embed -run TestHandbookIsPacked -update")
+	if string(unpacked(embedded)) != want {
+		t.Fatalf("embed/%s is not what its files make; run: go test ./embed -run Packed -update", name)
 	}
 }
 

@@ -3,13 +3,12 @@ package embed
 import (
 	"bytes"
 	"cmp"
-	"embed"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"html/template"
 	"maps"
 	"math"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,8 +17,11 @@ import (
 	"time"
 )
 
-//go:embed text
-var textFiles embed.FS
+// packedTexts are the files of the folder text in the order of their names, each after its name without the ending,
+// with a zero byte between them, in a third of the size. The test that compares them makes them.
+//
+//go:embed text.gz
+var packedTexts []byte
 
 // A Lang is a language that the texts are available in: a file of the folder text.
 type Lang string
@@ -83,10 +85,10 @@ func marshal(v any) ([]byte, error) {
 // the build is broken.
 var texts = sync.OnceValue(func() map[Lang]map[string]map[string]message {
 	all := make(map[Lang]map[string]map[string]message)
-	for _, f := range must(textFiles.ReadDir("text")) {
+	for pair := range slices.Chunk(bytes.Split(unpacked(packedTexts), []byte{0}), 2) {
 		var groups map[string]map[string]message
-		_ = must(0, json.Unmarshal(must(textFiles.ReadFile("text/"+f.Name())), &groups))
-		all[Lang(strings.TrimSuffix(f.Name(), path.Ext(f.Name())))] = groups
+		_ = must(0, json.Unmarshal(pair[1], &groups))
+		all[Lang(pair[0])] = groups
 	}
 	return all
 })

@@ -24,9 +24,23 @@ async function fetchPage(address, signal, etag = '') {
   if (answer.status === 304) return null;
   if (!answer.ok) throw problemOf(answer.status, { error: t('list.missing', { kind: t('board.collection') }) });
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  await useStyle(find('link[rel=stylesheet][href*="/board."]', page));
   const article = document.importNode(find('article.board', page), true);
   for (const el of all('[src]', article)) el.setAttribute('src', localAddress(el.getAttribute('src')));
   return { article, etag: answer.headers.get('etag') };
+}
+
+// useStyle adds the style sheet of a board to the page of the app, once, and waits for it.
+async function useStyle(link) {
+  const href = localAddress(new URL(link.getAttribute('href'), location.href).href);
+  if (all('link[rel=stylesheet]').some((l) => l.href === new URL(href, location.href).href)) return;
+  const sheet = h('link', { rel: 'stylesheet', href });
+  const loaded = new Promise((done) => {
+    sheet.onload = done;
+    sheet.onerror = done;
+  });
+  document.head.append(sheet);
+  await loaded;
 }
 
 // A Board is the page of one collection.
