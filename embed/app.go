@@ -19,6 +19,7 @@ type AppPage struct {
 	Base    string
 	Title   string // of the tab until the script sets another
 	Module  string // an extra script that the page needs, without .js; "" means none
+	Cards   string // the script of what its list shows, likewise
 	Heading string // shown until the script draws the page; "" means none
 	Prompt  string // shown until then in a box for new items below it; "" means no box
 	Admin   bool   // shows the link to the admin page
@@ -63,10 +64,13 @@ func (AppPage) file() string { return "app.html" }
 func (p AppPage) Modules() ([]string, error) {
 	app := catalogue().byLogical["app.js"]
 	names := slices.Clone(app.modules)
-	if p.Module != "" {
-		module, ok := catalogue().byLogical[p.Module+".js"]
+	for _, logical := range []string{p.Module, p.Cards} {
+		if logical == "" {
+			continue
+		}
+		module, ok := catalogue().byLogical[logical+".js"]
 		if !ok {
-			return nil, fmt.Errorf("no script %q", p.Module)
+			return nil, fmt.Errorf("no script %q", logical)
 		}
 		names = append(append(names, module.modules...), module.Name)
 	}

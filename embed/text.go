@@ -246,6 +246,7 @@ var scriptTexts = map[string][]string{
 	"cards-later":       {"people"},
 	"collections-later": {"collections"},
 	"conflict-later":    {"conflict"},
+	"faces-later":       {"tiles"},
 	"home-later":        {"home", "tiles"},
 	"house-later":       {"house"},
 	"keys-later":        {"keys", "setups"},

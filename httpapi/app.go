@@ -31,6 +31,7 @@ type appPage struct {
 	filter bool         // the query of the page's address filters the lists
 	kind   *record.Kind // whose list it is; nil for others
 	module string       // the extra script that this page needs
+	cards  bool         // needs the script of cards
 	admin  bool         // only for administrators
 }
 
@@ -110,19 +111,23 @@ func appPages() []appPage {
 		},
 	)
 	for _, k := range record.Kinds {
-		name, arg := k.View().Page, "{id}"
+		name, arg, cards := k.View().Page, "{id}", k != record.Files
 		if k == record.Files {
 			arg = "{slug}"
 		}
-		asks, module := []string{k.Path + firstOfList}, "reader"
-		if k == record.Collections {
-			asks, module = nil, "board"
+		asks, module, only := []string{k.Path + firstOfList}, "reader", []string{k.Path + "/" + arg}
+		switch k {
+		case record.Collections:
+			asks, module = append(asks, "shared|collections?limit=100&sort=updated&from=others"), "board"
+		default:
+			only = append(only, asks...)
 		}
 		pages = append(pages,
-			appPage{path: "/" + name, id: "show" + web.Title(name), kind: k, asks: asks, filter: true},
+			appPage{path: "/" + name, id: "show" + web.Title(name), kind: k, asks: asks, filter: true, cards: cards},
 			appPage{
 				path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), kind: k, filter: true, module: module,
-				asks: append(asks, k.Path+"/"+arg),
+				cards: cards && module == "reader",
+				asks:  only,
 			},
 		)
 	}
@@ -155,8 +160,8 @@ func redirectToSignIn(c *web.Request, path string) error {
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
 	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections", "conflict",
-	"editor", "film", "forms", "help", "home", "house", "keys", "live", "moving", "news", "offline", "picker", "reader",
-	"remote", "replace", "requests", "search", "security", "share", "tags", "ticks", "tiles", "trash", "tus", "uploads",
+	"editor", "faces", "film", "forms", "help", "home", "house", "keys", "live", "moving", "news", "offline", "picker",
+	"reader", "remote", "replace", "requests", "search", "security", "share", "tags", "ticks", "tiles", "trash", "tus", "uploads",
 	"versions", "viewer", "webhooks",
 	"welcome",
 }
@@ -185,6 +190,9 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		Base: c.Site.Prefix(), Title: c.Lang().T(p.title), Module: p.module, Admin: c.Caller.User.Role == people.Admin,
 		Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.json.Bytes(),
 	}
+	if p.cards {
+		page.Cards = "faces"
+	}
 	switch {
 	case p.path == "/":
 		page.Prompt = c.Lang().T("add.dropAny")
@@ -193,9 +201,6 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		page.Title = view.Many
 		if p.module == "" && !c.R.URL.Query().Has("folder") { // a folder has its own heading
 			page.Heading = view.Many
-			if p.kind != record.Files {
-				page.Prompt = view.Prompt
-			}
 		}
 	}
 	return c.RespondPage(http.StatusOK, page)

@@ -22,17 +22,20 @@ func TestBrowserBookmarks(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	b.open("/bookmarks")
-	b.fill("New bookmark", "https://example.org/a")
+	b.press("New")
+	b.fill("URL", "https://example.org/a")
 	b.press("Add bookmark")
 	b.says("Bookmark added.")
-	b.fill("New bookmark", "https://example.org/a?utm_source=mail")
+	b.press("New")
+	b.fill("URL", "https://example.org/a?utm_source=mail")
 	b.press("Add bookmark")
 	b.says("You already had one of this page.")
 	b.press("Show")
 	b.until(`location.search.startsWith('?url=') && document.querySelectorAll('#main .item').length === 2`)
 
 	b.open("/bookmarks")
-	b.fill("New bookmark", "https://example.org/b")
+	b.press("New")
+	b.fill("URL", "https://example.org/b")
 	b.press("Add bookmark")
 	b.until(`document.querySelectorAll('#main .item').length === 3`)
 	b.js(`document.querySelector('#main [data-act=new]').click()`)
@@ -74,7 +77,8 @@ func TestBrowserIcons(t *testing.T) {
 	site, _ := apitest.IconSite(t)
 	b.open("/bookmarks")
 	b.Looking()
-	b.fill("New bookmark", site+"/page")
+	b.press("New")
+	b.fill("URL", site+"/page")
 	b.press("Add bookmark")
 	b.until(`document.querySelector('#main .item .favicon')?.naturalWidth === 64`) // when the server has it
 	icon := b.js(`document.querySelector('#main .item .favicon').src`)
@@ -118,8 +122,6 @@ func TestBrowserCards(t *testing.T) {
 	})
 	for _, page := range []string{"/bookmarks", "/games"} {
 		b.open(page)
-		is.Equal(b.js(`document.querySelectorAll('.cover').length`), 0.0)
-		b.press("Grid view")
 		// when the server has it
 		b.until(`[...document.querySelectorAll('#main .cardlist .cover')].some((i) => i.naturalWidth === 96)`)
 		is.Equal(
@@ -136,10 +138,12 @@ func TestBrowserCards(t *testing.T) {
 				filepath.Join(*apitest.Gallery, "cards"+strings.ReplaceAll(page, "/", "-")+".png"), picture, 0o600,
 			))
 		}
-		b.open(page) // it is remembered
-		b.until(`document.querySelector('#main .cardlist .item')`)
 		b.press("List view")
 		b.until(`!document.querySelector('.cardlist') && document.querySelector('#main .item')`)
+		b.open(page) // it is remembered
+		b.until(`!document.querySelector('.cardlist') && document.querySelector('#main .item')`)
+		b.press("Grid view")
+		b.until(`document.querySelector('#main .cardlist .item')`)
 	}
 	is.True(b.Sound())
 }

@@ -44,7 +44,7 @@ func TestBrowserLanguage(t *testing.T) {
 	b.Post("/api/v1/notes", `{"title":"Zwei","content":"x"}`).Want(201)
 	b.open("/notes")
 	b.until(`document.querySelector('#main .head small').textContent === '2 Notizen'`)
-	is.Equal(b.js(`document.querySelector('#main .add textarea').placeholder`), "Notiz schreiben …")
+	is.Equal(b.js(`document.querySelector('#main .head .main').textContent`), "Neu")
 	b.until(`/^\d+\.\d+\.\d{4}, \d\d:\d\d:\d\d$/.test(document.querySelector('#main time').title)`)
 	b.until(`document.querySelector('#main .list').textContent.includes('Ablauf: 5. März 2199')`)
 	b.press("Neu")

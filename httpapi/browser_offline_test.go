@@ -97,7 +97,8 @@ func TestBrowserOffline(t *testing.T) {
 	b.click("#main a.name")
 	b.until(`document.querySelector('dialog.reader .prose strong')?.textContent === 'daily'`)
 	b.open("/notes")
-	b.fill("New note", "written on the train")
+	b.press("New")
+	b.fill("Text", "written on the train")
 	b.press("Add note")
 	b.says("Saved on this device")
 	b.js(`(() => {

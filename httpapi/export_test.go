@@ -33,11 +33,14 @@ type (
 func Table() []Route { return new(Server).table() }
 
 // A PageOfApp is a page of the app: its path, and the script that only it needs.
-type PageOfApp struct{ Path, Module string }
+type PageOfApp struct {
+	Path, Module string
+	Cards        bool
+}
 
 func AppPages() (all []PageOfApp) {
 	for _, p := range appPages() {
-		all = append(all, PageOfApp{p.path, p.module})
+		all = append(all, PageOfApp{p.path, p.module, p.cards})
 	}
 	return all
 }

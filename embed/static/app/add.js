@@ -252,7 +252,9 @@ function addFiles(files) {
 
 function addText(text) {
   if (!text) return;
+  const k = view?.kind;
   if (view?.box?.area.isConnected) view.box.type(text);
+  else if (k && k !== kinds.file) go(`${base}/${k.path}/new?${new URLSearchParams({ [k.quick]: text })}`);
   else go(base + '/').then(() => view.box.type(text));
 }
 

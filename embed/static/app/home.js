@@ -7,7 +7,7 @@ import {
 import { fileTypes, isPicture, kindOf, kinds, pageOf, thumbnailOf, titleOf } from './kinds.js';
 import { listOf, Source } from './list.js';
 import { go } from './router.js';
-import { api, base, loadModule, me, pendingNow, showProblem, storage, takeAnswer, view } from './session.js';
+import { api, base, loadModule, me, pendingNow, showProblem, start, storage, takeAnswer, view } from './session.js';
 import { ownTiles, sharedTiles, tileOf } from './tiles.js';
 
 // pictureTile shows a picture in the strip of the home page.
@@ -35,8 +35,9 @@ const reviewNote = () => pendingNow() > 0 && h('p.note.review', {}, icon('inbox'
   h('span', {}, t('home.review', { n: pendingNow() })),
   h('a.button', { href: `${base}/upload-requests` }, t('common.show')));
 
-// overview shows what waits for review, collections and favourites. Who has no collection yet sees the newest pictures.
-async function overview(v, hasItems) {
+// overview shows what waits for review, collections and favourites. Who has no collection yet sees the newest pictures: listed, if
+// they came with the page.
+async function overview(v, hasItems, listed) {
   const ask = async (name, path) =>
     takeAnswer(name) ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => ({ data: [], total: 0 }));
   const [own, shared, hits] = await Promise.all([
@@ -44,7 +45,8 @@ async function overview(v, hasItems) {
     ask('shared', `collections?limit=${mostTiles}&sort=updated&from=others`),
     ask('favourites', 'search?limit=12&q=is:favorite'),
   ]);
-  const files = own.data.length || !hasItems ? [] : (await ask('', 'files?brief=true&limit=25&type=image')).data;
+  const none = own.data.length > 0 || !hasItems;
+  const files = none ? [] : listed ?? (await ask('', 'files?brief=true&limit=12&type=image')).data;
   const pictures = files.filter(isPicture).map(pictureTile);
   const favourites = hits.data.filter((hit) => kinds[hit.kind]).map((hit) => favouriteChip(hit.record));
   const everything = own.total > mostTiles
@@ -135,6 +137,7 @@ function recentList() {
 
 export default async function (v) {
   const total = Object.values(me.counts).reduce((a, b) => a + b, 0);
+  const files = start.answers.files?.data; // before the list takes them
   v.box = addBox();
   takeShared(v);
   v.list = recentList();
@@ -149,7 +152,7 @@ export default async function (v) {
     h('h1.hide', {}, t('home.title')),
     v.box.node,
     setup?.node,
-    await overview(v, total > 0),
+    await overview(v, total > 0, files),
     h('div.head', {}, h('h2', {}, t('home.recent')), summary && h('small.soft', {}, summary)),
     v.list.node);
   return t('home.title');

@@ -1,5 +1,5 @@
 // Lists of records: their sources, their rows, and the selection. It owns the selected records, the shapes of pictures,
-// and what follows when a record is changed or deleted. Of view it uses list, signal, grid, cards, accepts and redraw.
+// and what follows when a record is changed or deleted. Of view it uses list, signal, grid, cards, face, accepts and redraw.
 // Pages make a list with listOf; every module that changes a record calls change, updateRows or showSaved.
 import {
   add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number,
@@ -105,10 +105,11 @@ const onPhone = () => innerWidth < 600;
 export const tileHeight = () => storage.get('tile', onPhone() ? 120 : 180);
 export const tileWidth = () => `${Math.round(tileHeight() * (onPhone() ? 1.2 : 1.8))}px`;
 
-function thumbnail(r) {
+function thumbnail(r, face) {
+  if (face?.picture) return face.picture;
   const letters = kindOf(r).badge?.(r);
-  const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(kindOf(r).icon));
-  if (view?.cards) {
+  const pic = h('span.pic', {}, face?.letter ?? (letters ? h('b', {}, letters) : icon(kindOf(r).icon)));
+  if (face) {
     if (r.iconUrl) pic.append(picture('img.favicon', `${base}/t/${placeOf(r)}`));
     if (r.kind === 'bookmark' || r.coverUrl || r.imageUrl) addCover(pic, r, [4000, 15000]);
   } else if (r.iconUrl) {
@@ -186,7 +187,8 @@ function recordRow(r) {
   const asNodes = (parts) => parts.filter(Boolean).map((m) => typeof m === 'string' ? h('span', {}, m) : m);
 
   const name = hit?.title === title ? marked(title, hit.highlight.title) : title;
-  const meta = asNodes(k.meta(r));
+  const face = view?.cards ? view.face(r) : null;
+  const meta = asNodes(face?.meta ?? k.meta(r));
   const excerpt = excerptOf(r, title), found = excerpt ? marked(excerpt, hit.highlight.ranges) : [];
   const same = excerpt && meta.find((m) => shows(m.textContent, excerpt));
   if (same) same.replaceChildren(...found);
@@ -194,11 +196,16 @@ function recordRow(r) {
   const open = href ? { href, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) };
   const row = h(isMedia(r) ? 'div.item.media' : 'div.item', { role: 'listitem' },
     !r.owner && pickBox(r, title),
-    h('a.see', { ...open, tabindex: '-1', 'aria-hidden': 'true' }, thumbnail(r)),
+    !face?.body && h('a.see', { ...open, tabindex: '-1', 'aria-hidden': 'true' }, thumbnail(r, face)),
     h('div.what', {},
       h('a.name', open, name),
       excerpt && !same && h('div.excerpt', {}, found),
-      h('div.meta', {}, meta, r.owner ? h('span', {}, fromOwner(r)) : asNodes(sharing(r)), r.createdAt && when(r.createdAt), tagNames(r).map(tagChip))),
+      face?.body,
+      h('div.meta', {},
+        meta,
+        r.owner ? h('span', {}, fromOwner(r)) : asNodes(sharing(r)),
+        tagNames(r).map(tagChip),
+        r.createdAt && when(r.createdAt))),
     !r.owner && rowTools(r, title));
 
   row.record = r;
@@ -295,7 +302,7 @@ const rowsAtOnce = 6;
 // without pictures are in chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in
 // a long list.
 export function listOf(source, { page = 50, empty, grid = false, cards = '', dated = false, counted = null, byHand = false }) {
-  const look = cards ? `.cardlist.${cards}` : grid ? '.grid' : '';
+  const look = cards ? `.cardlist.of-${cards}` : grid ? '.grid' : '';
   const ul = h(`div.list${look}`, { role: 'list', 'aria-label': t('list.items') });
   const state = h('div.state', { 'aria-live': 'polite' });
   const more = h('button.wide', { type: 'button', act: 'more', hidden: true });

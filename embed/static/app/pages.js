@@ -1,17 +1,15 @@
-// The pages of the kinds, and the field for searching. It fills view.out and sets list, box, accepts, redraw, grid and
-// cards of view; it reads name, kind and params. The router calls the pages, and
+// The pages of the kinds, and the field for searching. It fills view.out and sets list, box, accepts, redraw, grid, cards
+// and face of view; it reads name, kind and params. The router calls the pages, and
 // app.js imports the module.
 import { addBox } from './add.js';
 import {
-  add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, lower, number, picture, t,
-  toast,
+  add, addActions, all, button, emptyState, find, h, icon, iconButton, lower, number, t,
 } from './dom.js';
-import { countOf, fieldOf, fileTypes, isPicture, kindOf, kinds, pageOf, thumbnailOf, titleOf } from './kinds.js';
+import { countOf, fieldOf, fileTypes, kinds } from './kinds.js';
 import { listOf, moveFocus, Source, tileHeight, tileWidth } from './list.js';
 import { addPages, go, rerender, withBulk, withParam } from './router.js';
 import {
-  api, base, folderFields, folderOf, folders, heading, loadModule, me, pendingNow, showProblem, storage, tags,
-  takeAnswer, view,
+  base, folderFields, folderOf, folders, heading, loadModule, me, storage, tags, view,
 } from './session.js';
 
 // ---- The pages of kinds ----
@@ -82,7 +80,7 @@ function filterBar(k, p, home, byTag) {
     return chipTo(home + withParam(p, name, on ? '' : 'true'), on, label);
   };
   const remove = (name, ...label) => h('a.chip', { href: home + withParam(p, name, '') }, label, icon('close'));
-  return h('div.filters', {},
+  return h(siftOpen ? 'div.filters.sifted.open' : 'div.filters.sifted', {},
     file && filter('type', t('kind.type'), { '': t('kind.allTypes'), ...fileTypes }, p),
     byTag,
     toggle('favorite', icon('star'), t('kind.favourites')),
@@ -109,41 +107,60 @@ function belongs(r, k, p) {
   return !p.get('folder') || [r.folder?.id ?? 'unfiled', r.folder?.name].includes(p.get('folder'));
 }
 
-function kindPage(v) {
+// manyItems is from how many items on a list has rows unless the user has chosen cards.
+const manyItems = 200;
+
+// showsCards reports whether a page of a kind shows cards: as the user has chosen, or unless there is much.
+const showsCards = (k) => k !== kinds.file && storage.get(`cards-${k.name}`, (me.counts[k.name] ?? 0) <= manyItems);
+
+// siftOpen is whether the filters are shown where they are behind a button: on a phone.
+let siftOpen = false;
+
+// siftButton shows and hides the filters, and says how many are set.
+function siftButton(p) {
+  const n = [...filterNames, 'sort'].filter((name) => name !== 'folder' && p.get(name)).length;
+  return button('sift', '', { class: 'quiet sift', 'aria-expanded': String(siftOpen), 'aria-label': t('kind.filters') },
+    icon('admin'), n > 0 && h('b', {}, n));
+}
+
+async function kindPage(v) {
   const k = v.kind, p = v.params, file = k === kinds.file, home = `${base}/${k.path}`;
   const filtered = filterNames.some((n) => p.get(n));
   const grid = file && storage.get('grid', ['image', 'video'].includes(p.get('type')));
-  const cards = [kinds.bookmark, kinds.game, kinds.recipe].includes(k) ? k.name : '';
   v.grid = grid;
-  v.cards = cards && storage.get(`cards-${cards}`, false);
+  v.cards = showsCards(k);
+  if (v.cards) v.face = (await loadModule('faces')).faceOf;
 
   const fields = () => ({
-    ...(file && folderFields(p)),
+    ...folderFields(p),
     ...(p.getAll('tag').length && { tags: p.getAll('tag') }),
   });
-  v.box = addBox({ kind: k.name, fields });
-  v.box.node.hidden = grid; // only an empty grid shows it
+  // The box of files is not shown, but what it does with chosen and dropped files holds for the whole page.
+  if (file) {
+    v.box = addBox({ kind: k.name, fields });
+    v.box.node.hidden = true;
+  }
   v.accepts = (r) => belongs(r, k, p);
 
   // The list.
   const query = new URLSearchParams();
   for (const [name, value] of p) if ([...filterNames, 'sort'].includes(name)) query.append(name, value);
-  const count = h('small.soft');
+  const count = h('small.soft'), make = { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' };
+  const makeIcon = icon(file ? 'upload' : 'plus'), makeText = file ? t('common.upload') : t('common.new');
   v.list = listOf(new Source([k.name], query, 50), {
-    grid, cards: v.cards && cards, dated: grid && !p.get('sort'),
+    grid, cards: v.cards && k.name, dated: grid && !p.get('sort'),
     counted(n) {
       count.textContent = countOf(k, n);
-      filters.hidden = !n && !filtered;
-      v.box.node.hidden = grid && n > 0;
+      for (const el of [filters, sift]) el.hidden = !n && !filtered;
     },
     empty: () => filtered
       ? emptyState(t('list.noMatches'), t('list.noMatchesHint'), h('a.button', { href: home }, t('list.showAll')))
-      : emptyState(t('list.none', { kinds: lower(k.many) }), k.none),
+      : emptyState(t('list.none', { kinds: lower(k.many) }), k.none, button('new', makeText, { class: 'main' })),
   });
 
   // Tags and folders can be loaded, or change, while the page is shown.
   let byTag = tagFilter(k, p), bar = file && folderBar(p);
-  const filters = filterBar(k, p, home, byTag);
+  const filters = filterBar(k, p, home, byTag), sift = siftButton(p);
   v.redraw = () => {
     if (byTag !== document.activeElement) {
       const next = tagFilter(k, p);
@@ -159,20 +176,20 @@ function kindPage(v) {
   };
 
   // The head.
-  const title = (file && folderOf(p)?.name) || k.many;
-  const make = { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' };
-  const asList = { 'aria-pressed': String(!grid && !v.cards) }, asGrid = { 'aria-pressed': String(grid || v.cards) };
+  const title = (file && folderOf(p)?.name) || k.many, tiled = grid || v.cards;
   add(v.out,
     heading(title, count,
       grid && tileSize(),
-      (file || cards) && iconButton('view-list', 'list', t('kind.asList'), asList),
-      (file || cards) && iconButton('view-grid', 'grid', t('kind.asGrid'), asGrid),
-      button('new', '', make, icon(file ? 'upload' : 'plus'), file ? t('common.upload') : t('common.new'))),
+      sift,
+      iconButton('view-list', 'list', t('kind.asList'), { 'aria-pressed': String(!tiled) }),
+      iconButton('view-grid', 'grid', t('kind.asGrid'), { 'aria-pressed': String(!!tiled) }),
+      button('new', '', make, makeIcon, makeText)),
     bar,
-    v.box.node,
     k === kinds.game && statusChips(k, p, home),
     filters,
-    v.list.node);
+    file && v.box.node,
+    v.list.node,
+    k === kinds.collection && (await loadModule('faces')).sharedPart(v));
   return title;
 }
 
@@ -206,6 +223,11 @@ const withFolder = (run) => {
 };
 
 addActions({
+  sift(el) {
+    siftOpen = !siftOpen;
+    find('.sifted').classList.toggle('open', siftOpen);
+    el.ariaExpanded = String(siftOpen);
+  },
   'view-list': () => showAs(false),
   'view-grid': () => showAs(true),
 

@@ -186,21 +186,16 @@ async function openNew(to, signal) {
   signal.throwIfAborted();
   // The address can fill fields, as the bookmarklet does.
   const values = {};
-  for (const name of ['url', 'title', 'description']) {
-    values[name] = to.params.get(name) ?? '';
+  for (const name of ['url', 'title', 'description', to.kind.quick]) {
+    values[name] ??= to.params.get(name) ?? '';
     to.params.delete(name);
   }
   if (values.url) {
     return openEditor(to.kind, null, { values, draft: values.url, onclose: (reason) => closeItem(to, reason) });
   }
 
-  // The editor continues with what the user typed in the box.
-  const box = view?.kind === to.kind && to.kind !== kinds.file ? view.box : null;
-  const onclose = (reason) => {
-    if (reason === 'done') box?.clear();
-    closeItem(to, reason);
-  };
-  return openEditor(to.kind, null, { values: box?.values() ?? {}, onclose });
+  const typed = values[to.kind.quick] ? { [to.kind.quick]: values[to.kind.quick] } : {};
+  return openEditor(to.kind, null, { values: typed, onclose: (reason) => closeItem(to, reason) });
 }
 
 // readItem reads the record of an address. Without the server, a record of the list does for reading.

@@ -1,8 +1,8 @@
 // Tiles of collections: a cover or a mosaic of pictures, the title, and who else is there. It owns nothing that stays,
-// and uses nothing of view. The home page and the page of collections call them.
+// and uses nothing of view. The home page, the page of collections and faces.js call them.
 import { h, icon, picture, t } from './dom.js';
 import { kinds } from './kinds.js';
-import { api, base, localAddress } from './session.js';
+import { api, base, localAddress, takeAnswer } from './session.js';
 
 const nameOf = (person) => person.displayName || person.name;
 const initialsOf = (person) =>
@@ -21,7 +21,7 @@ const mostInitials = 3;
 const roles = { see: t('tiles.see'), add: t('tiles.add'), edit: t('tiles.edit') };
 
 // whose says who owns a collection and what the user may do in it, or shows who else is in it.
-function whose(r) {
+export function whose(r) {
   if (r.owner) return h('span.who', {}, initials(r.owner), h('span', {}, nameOf(r.owner), ' · ', roles[r.role]));
   const members = r.members ?? [], more = members.length - mostInitials;
   if (!members.length) return null;
@@ -29,8 +29,8 @@ function whose(r) {
     members.slice(0, mostInitials).map(initials), more > 0 && h('span', {}, `+${more}`));
 }
 
-// cover is the mosaic of a collection's pictures, or its first letter in a colour of its own.
-function cover(r) {
+// face is the mosaic of a collection's pictures, or its first letter in a colour of its own.
+export function face(r) {
   const at = localAddress(r.shareUrl).replace('/v/', '/t/');
   const shown = (r.pictures ?? []).length === 4 && !r.cover ? r.pictures : (r.pictures ?? []).slice(0, 1);
   const size = shown.length > 1 ? 'row' : 'small';
@@ -45,7 +45,7 @@ function cover(r) {
 export function tileOf(r) {
   const tile = h('li', {},
     h('a', { href: `${base}/${kinds.collection.path}/${r.slug}` },
-      cover(r),
+      face(r),
       h('b.name', {}, r.title),
       h('span.meta', {}, h('span', {}, t('kind.items', { n: r.itemCount })), whose(r))));
   tile.dataset.id = r.id;
@@ -69,4 +69,11 @@ export async function sharedTiles(v, answer) {
   if (!shared?.data.length) return null;
   const title = t('tiles.shared');
   return h('section.overview', { 'aria-label': title }, h('div.head', {}, h('h2', {}, title)), shelf(shared.data));
+}
+
+// sharedPart is filled when what others share is read.
+export function sharedPart(v) {
+  const node = h('div.overview.shared-with');
+  sharedTiles(v, takeAnswer('shared')).then((part) => { if (part) node.replaceWith(part); });
+  return node;
 }
