@@ -23,9 +23,11 @@ type AppPage struct {
 	Heading string // shown until the script draws the page; "" means none
 	Prompt  string // shown until then in a box for new items below it; "" means no box
 	Admin   bool   // shows the link to the admin page
-	Content string // absolute address of the origin for stored bytes; "" means the page's own
-	Kinds   []AppKind
-	Data    []byte // JSON, for the script
+	// Settings shows the sections of the settings, of which the page is one.
+	Settings bool
+	Content  string // absolute address of the origin for stored bytes; "" means the page's own
+	Kinds    []AppKind
+	Data     []byte // JSON, for the script
 	Look
 }
 

@@ -45,6 +45,11 @@ const (
 // which no page shows at once, would slow down all pages.
 const maxAlong = 48 << 10
 
+// settingsPages are the sections of the settings.
+var settingsPages = []string{
+	"/account", "/account/security", "/keys", "/webhooks", "/import", "/remote-upload", "/admin",
+}
+
 // appPages lists the addresses of the app.
 func appPages() []appPage {
 	var all []string
@@ -161,9 +166,8 @@ func redirectToSignIn(c *web.Request, path string) error {
 var modules = []string{
 	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections", "conflict",
 	"editor", "faces", "film", "forms", "help", "home", "house", "keys", "live", "moving", "news", "offline", "picker",
-	"reader", "remote", "replace", "requests", "search", "security", "share", "tags", "ticks", "tiles", "trash", "tus", "uploads",
-	"versions", "viewer", "webhooks",
-	"welcome",
+	"reader", "remote", "replace", "requests", "search", "security", "share", "tags", "ticks", "tiles", "trash", "tus",
+	"uploads", "versions", "viewer", "webhooks", "welcome",
 }
 
 // respondApp answers with a page of the app and the API answers that it shows first, so
@@ -190,6 +194,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		Base: c.Site.Prefix(), Title: c.Lang().T(p.title), Module: p.module, Admin: c.Caller.User.Role == people.Admin,
 		Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.json.Bytes(),
 	}
+	page.Settings = slices.Contains(settingsPages, p.path)
 	if p.cards {
 		page.Cards = "faces"
 	}

@@ -209,8 +209,9 @@ func TestBrowserTasks(t *testing.T) {
 			b.until(`document.querySelector('#main .none')`)
 			b.Get("/api/v1/notes/gone").Want(200)
 		}},
-		{"download a backup", 2, func() {
-			b.click(`.rail a[href$="/admin"]`)
+		{"download a backup", 3, func() {
+			b.click(`.rail [data-nav=settings]`)
+			b.click(`.sections a[href$="/admin"]`)
 			b.click("#backup a[download]")
 			<-saved
 		}},

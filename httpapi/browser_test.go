@@ -436,8 +436,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	// seen, in the order it is read in, and what has the focus shows it.
 	for i, name := range []string{
 		"Skip to content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links",
-		"Collections", "Upload requests", "Tags", "Trash", "Keys and devices", "Webhooks", "Import and export", "Account",
-		"Admin", "Help", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files",
+		"Collections", "Upload requests", "Tags", "Trash", "Settings", "Search everything", "Keyboard and help", "Add anything", "Choose files",
 		"Who can see new items",
 	} {
 		b.keys(kb.Tab)

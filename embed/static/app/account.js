@@ -116,8 +116,7 @@ export default async function page(v) {
   const cards = h('div.cards', {}, storageCard(), profileForm());
   loadModule('cards').then((m) => add(cards, m.cards()), showProblem);
   add(v.out,
-    heading(t('account.title'), h('small.soft', {}, name),
-      h('a.button', { href: `${base}/account/security` }, t('account.security')), signOutForm()),
+    heading(t('account.title'), h('small.soft', {}, name), signOutForm()),
     cards,
     sessions && sessionList(sessions.data),
     activityOf(v));

@@ -54,8 +54,14 @@ const keptMilliseconds = 12e4;
 // opening ends what is still loading an item when the user goes elsewhere.
 let opening = new AbortController();
 
-const isCurrent = (to) => (a) =>
-  to.kind ? a.dataset.nav === to.kind.name : parse(new URL(a.href))?.name === to.name;
+// settings are the pages that the sections of the settings lead to.
+const settings = ['account', 'security', 'keys', 'webhooks', 'import', 'remote-upload', 'admin'];
+
+function isCurrent(to) {
+  if (to.kind) return (a) => a.dataset.nav === to.kind.name;
+  const inSettings = settings.includes(to.name);
+  return (a) => a.dataset.nav === 'settings' ? inSettings : parse(new URL(a.href))?.name === to.name;
+}
 
 // show draws a page. A single item opens above the current page.
 async function show(to, { back = false } = {}) {
@@ -74,6 +80,8 @@ async function show(to, { back = false } = {}) {
   const page = { ...to, aborter, signal: aborter.signal };
   setView(page);
   markCurrent(isCurrent(to));
+  find('.sections').hidden = !settings.includes(to.name);
+  find('.sections [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }); // of the row on a phone
   const kept = back && keptFor(to.key);
   if (kept) return showKept(page, kept);
 

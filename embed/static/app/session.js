@@ -329,7 +329,7 @@ export const subheading = (title, count, ...tools) =>
 
 // markCurrent marks the navigation links that isCurrent accepts.
 export function markCurrent(isCurrent) {
-  for (const a of all('.rail a[data-nav]')) {
+  for (const a of all('nav a[data-nav]')) {
     if (isCurrent(a)) a.setAttribute('aria-current', 'page');
     else a.removeAttribute('aria-current');
   }
