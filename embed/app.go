@@ -19,7 +19,7 @@ type AppPage struct {
 	Base    string
 	Title   string // of the tab until the script sets another
 	Module  string // an extra script that the page needs, without .js; "" means none
-	Cards   string // the script of what its list shows, likewise
+	List    string // the script of the list, likewise
 	Heading string // shown until the script draws the page; "" means none
 	Prompt  string // shown until then in a box for new items below it; "" means no box
 	Admin   bool   // shows the link to the admin page
@@ -66,7 +66,7 @@ func (AppPage) file() string { return "app.html" }
 func (p AppPage) Modules() ([]string, error) {
 	app := catalogue().byLogical["app.js"]
 	names := slices.Clone(app.modules)
-	for _, logical := range []string{p.Module, p.Cards} {
+	for _, logical := range []string{p.Module, p.List} {
 		if logical == "" {
 			continue
 		}

@@ -70,7 +70,7 @@ func TestAppNamesEveryChoice(t *testing.T) {
 	all := schemas(t)
 	for _, c := range []struct{ module, after, schema string }{
 		{"kinds.js", "const fileTypes = ", "FileType"},
-		{"pages.js", "filter('sort', ", "FileSort"},
+		{"kind.js", "filter('sort', ", "FileSort"},
 		{"share.js", "name: 'maxViewsAction'", "MaybeLimitAction"},
 		{"share.js", "name: 'expiryAction'", "EndAction"},
 		{"admin.js", "name: 'role'", "Role"},

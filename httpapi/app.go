@@ -31,7 +31,6 @@ type appPage struct {
 	filter bool         // the query of the page's address filters the lists
 	kind   *record.Kind // whose list it is; nil for others
 	module string       // the extra script that this page needs
-	cards  bool         // needs the script of cards
 	admin  bool         // only for administrators
 }
 
@@ -116,7 +115,7 @@ func appPages() []appPage {
 		},
 	)
 	for _, k := range record.Kinds {
-		name, arg, cards := k.View().Page, "{id}", k != record.Files
+		name, arg := k.View().Page, "{id}"
 		if k == record.Files {
 			arg = "{slug}"
 		}
@@ -128,11 +127,10 @@ func appPages() []appPage {
 			only = append(only, asks...)
 		}
 		pages = append(pages,
-			appPage{path: "/" + name, id: "show" + web.Title(name), kind: k, asks: asks, filter: true, cards: cards},
+			appPage{path: "/" + name, id: "show" + web.Title(name), kind: k, asks: asks, filter: true},
 			appPage{
 				path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), kind: k, filter: true, module: module,
-				cards: cards && module == "reader",
-				asks:  only,
+				asks: only,
 			},
 		)
 	}
@@ -165,7 +163,7 @@ func redirectToSignIn(c *web.Request, path string) error {
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
 	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections", "conflict",
-	"editor", "faces", "film", "forms", "help", "home", "house", "keys", "live", "moving", "news", "offline", "picker",
+	"editor", "film", "forms", "help", "home", "house", "keys", "kind", "live", "moving", "news", "offline", "picker",
 	"reader", "remote", "replace", "requests", "search", "security", "share", "tags", "ticks", "tiles", "trash", "tus",
 	"uploads", "versions", "viewer", "webhooks", "welcome",
 }
@@ -195,8 +193,8 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.json.Bytes(),
 	}
 	page.Settings = slices.Contains(settingsPages, p.path)
-	if p.cards {
-		page.Cards = "faces"
+	if p.kind != nil && p.module != "board" {
+		page.List = "kind"
 	}
 	switch {
 	case p.path == "/":

@@ -219,7 +219,7 @@ func TestListsCanBeBrief(t *testing.T) {
 	a.Get("/api/v1/notes?brief=perhaps").Want(400)
 }
 
-var onDemand = regexp.MustCompile(`/static/(account|activity|admin|awake|backups|board|bookmarks|bulk|cards|collections|faces|film|help|home|house|keys|moving|news|picker|remote|replace|requests|search|security|share|tags|ticks|tiles|trash|tus|uploads|versions|webhooks|welcome)\b`)
+var onDemand = regexp.MustCompile(`/static/(account|activity|admin|awake|backups|board|bookmarks|bulk|cards|collections|faces|film|help|home|house|keys|kind|live|moving|news|picker|remote|replace|requests|search|security|share|tags|ticks|tiles|trash|tus|uploads|versions|webhooks|welcome)\b`)
 
 // loadsLater are the modules of onDemand that a page loads without being asked, or for a part of it that is opened.
 var loadsLater = map[string][]string{
@@ -268,7 +268,7 @@ func TestAppIsLight(t *testing.T) {
 		is.True(len(files) >= 4)
 		slices.Sort(files)
 		for _, file := range slices.Compact(files) { // a browser asks for each once
-			if m := onDemand.FindStringSubmatch(file); m != nil && m[1] != p.Module && (m[1] != "faces" && m[1] != "tiles" || !p.Cards) &&
+			if m := onDemand.FindStringSubmatch(file); m != nil && m[1] != p.Module && (!p.List || !slices.Contains([]string{"faces", "kind", "tiles"}, m[1])) &&
 				!slices.Contains(loadsLater[p.Path], m[1]) {
 				continue // named here, and loaded by another page or with a large file
 			}

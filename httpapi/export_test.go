@@ -35,12 +35,12 @@ func Table() []Route { return new(Server).table() }
 // A PageOfApp is a page of the app: its path, and the script that only it needs.
 type PageOfApp struct {
 	Path, Module string
-	Cards        bool
+	List         bool
 }
 
 func AppPages() (all []PageOfApp) {
 	for _, p := range appPages() {
-		all = append(all, PageOfApp{p.path, p.module, p.cards})
+		all = append(all, PageOfApp{p.path, p.module, p.kind != nil && p.module != "board"})
 	}
 	return all
 }

@@ -150,6 +150,7 @@ addPages({
   board: page('board'),
   import: page('moving'),
   keys: page('keys'),
+  kind: page('kind'),
   'remote-upload': page('remote'),
   search: page('search'),
   security: page('security'),

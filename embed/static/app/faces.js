@@ -1,5 +1,5 @@
 // What the cards of a list show: the beginning of a text with its tasks, a picture, or a letter in a colour. It owns
-// nothing that stays, and uses nothing of view. The pages of kinds load it and give faceOf to their list.
+// nothing that stays, and uses nothing of view. kind.js gives faceOf to its list.
 import { h, hostOf, t } from './dom.js';
 import { titleOf } from './kinds.js';
 import { face as collectionFace, hueOf, whose } from './tiles.js';
