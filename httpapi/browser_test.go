@@ -1325,7 +1325,7 @@ const manners = `[...document.querySelectorAll('button, a[href], input:not([type
 	const inText = e.matches('a.name, .meta a, p a, .tags input'); // WCAG 2.5.8 leaves these out
 	const out = [];
 	if (!name) out.push('no name: ' + e.outerHTML.slice(0, 120));
-	if ((box.left < -0.5 || box.right > innerWidth + 0.5) && !e.closest('.filters')) out.push('beyond the side: ' + name);
+	if ((box.left < -0.5 || box.right > innerWidth + 0.5) && !e.closest('.filters, .sections')) out.push('beyond the side: ' + name);
 	if (e.matches('button, a') && !e.querySelector('svg') && getComputedStyle(e).fontSize === '0px') out.push('nothing to see: ' + name);
 	const least = e.closest('.rail') && !matchMedia('(pointer: coarse)').matches ? 24 : 43.5; // with a mouse the menu is lower, so that all of it shows
 	if (!inText && (box.height < least || box.width < 43.5)) out.push('small, ' + Math.round(box.width) + 'x' + Math.round(box.height) + ': ' + (name || e.outerHTML).slice(0, 60));

@@ -1,6 +1,6 @@
 // Adding items: the box for text, links and files, and files or text dropped or pasted anywhere on a page. It owns the
-// box and what is dragged over the window. Of view it uses name, kind and box. The pages of home.js and kind.js make a box with
-// addBox; drops and pastes come from the browser.
+// box and what is dragged over the window. Of view it uses name, kind and box. The pages of home.js and kind.js make a
+// box with addBox; drops and pastes come from the browser.
 import {
   add, addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, problemText, t, toast,
 } from './dom.js';

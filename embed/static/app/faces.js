@@ -29,10 +29,13 @@ function lineOf(line) {
   const heading = /^#{1,6}\s+(.*)/.exec(line);
   if (heading) return h('b', {}, inline(heading[1]));
   const point = /^\s*([-*+]|\d+[.)])\s+(.*)/.exec(line);
-  if (point) return h('span.task', {}, h('i', {}, /\d/.test(point[1]) ? point[1] : '•'), h('span', {}, inline(point[2])));
+  if (point) {
+    return h('span.task', {}, h('i', {}, /\d/.test(point[1]) ? point[1] : '•'), h('span', {}, inline(point[2])));
+  }
   if (/^[\s|:*_`~-]+$/.test(line) || /^(```|~~~)/.test(line)) return null;
   const cells = /^\s*\|(.*)\|\s*$/.exec(line);
-  return h('span', {}, inline(cells ? cells[1].split('|').map((c) => c.trim()).join(' · ') : line.replace(/^[>\s]+/, '')));
+  if (cells) return h('span', {}, inline(cells[1].split('|').map((c) => c.trim()).join(' · ')));
+  return h('span', {}, inline(line.replace(/^[>\s]+/, '')));
 }
 
 // textFace is the beginning of a Markdown text, without the line that is the title already.

@@ -35,8 +35,8 @@ const reviewNote = () => pendingNow() > 0 && h('p.note.review', {}, icon('inbox'
   h('span', {}, t('home.review', { n: pendingNow() })),
   h('a.button', { href: `${base}/upload-requests` }, t('common.show')));
 
-// overview shows what waits for review, collections and favourites. Who has no collection yet sees the newest pictures: listed, if
-// they came with the page.
+// overview shows what waits for review, collections and favourites. Who has no collection yet sees the newest pictures:
+// listed, if they came with the page.
 async function overview(v, hasItems, listed) {
   const ask = async (name, path) =>
     takeAnswer(name) ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => ({ data: [], total: 0 }));

@@ -1,5 +1,6 @@
 // Lists of records: their sources, their rows, and the selection. It owns the selected records, the shapes of pictures,
-// and what follows when a record is changed or deleted. Of view it uses list, signal, grid, cards, face, accepts and redraw.
+// and what follows when a record is changed or deleted. Of view it uses list, signal, grid, cards, face, accepts
+// and redraw.
 // Pages make a list with listOf; every module that changes a record calls change, updateRows or showSaved.
 import {
   add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number,
@@ -301,7 +302,9 @@ const rowsAtOnce = 6;
 // only when the button is pressed. The rows of a list
 // without pictures are in chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in
 // a long list.
-export function listOf(source, { page = 50, empty, grid = false, cards = '', dated = false, counted = null, byHand = false }) {
+export function listOf(source, {
+  page = 50, empty, grid = false, cards = '', dated = false, counted = null, byHand = false,
+}) {
   const look = cards ? `.cardlist.of-${cards}` : grid ? '.grid' : '';
   const ul = h(`div.list${look}`, { role: 'list', 'aria-label': t('list.items') });
   const state = h('div.state', { 'aria-live': 'polite' });
