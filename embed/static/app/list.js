@@ -1,7 +1,6 @@
 // Lists of records: their sources, their rows, and the selection. It owns the selected records, the shapes of pictures,
 // and what follows when a record is changed or deleted. Of view it uses list, signal, grid, cards, face, accepts
-// and redraw.
-// Pages make a list with listOf; every module that changes a record calls change, updateRows or showSaved.
+// and redraw. Pages make a list with listOf; every module that changes a record calls change, updateRows or showSaved.
 import {
   add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number,
   painted, picture, shorten, t, toast, when,
@@ -299,9 +298,8 @@ const rowsAtOnce = 6;
 
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces
 // an empty list; counted is called with the number of records. dated puts headings between days, and byHand loads more
-// only when the button is pressed. The rows of a list
-// without pictures are in chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in
-// a long list.
+// only when the button is pressed. The rows of a list without pictures are in chunks. Browsers leave out chunks that are
+// not in the window, so scrolling costs the same in a long list.
 export function listOf(source, {
   page = 50, empty, grid = false, cards = '', dated = false, counted = null, byHand = false,
 }) {
