@@ -13,6 +13,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/apitest"
+	"kist/kv/people"
 )
 
 // drag takes the middle of one element with the mouse and drops it on a part of another one, from 0 at its left to 1 at
@@ -108,13 +109,13 @@ func TestBrowserBoard(t *testing.T) {
 	ordered(one, three)
 	focused("Take three out of the collection")
 	b.press("Undo")
-	ordered(one, three, two)
+	ordered(one, two, three)
 
 	b.press("Add")
 	b.until(`document.querySelectorAll('.picks input:disabled').length === 3`)
 	b.press("sea.png")
 	b.press("Add 1 item")
-	b.App.Until(at+"/items", func(g *apitest.Answer) bool { return slices.Equal(g.IDs(), []string{one, three, two, photo}) })
+	b.App.Until(at+"/items", func(g *apitest.Answer) bool { return slices.Equal(g.IDs(), []string{one, two, three, photo}) })
 	b.until(`document.querySelector('.place .album ` + fmt.Sprintf(`[data-id="%s"]`, photo) + ` img')?.naturalWidth > 0`)
 	b.press("Use sea.png as the cover")
 	b.App.Until(at, func(g *apitest.Answer) bool { return g.At("data.cover") == photo })
@@ -126,6 +127,40 @@ func TestBrowserBoard(t *testing.T) {
 	b.App.Patch("/api/v1/notes/"+one, `{"title":"changed elsewhere"}`).Want(200)
 	b.do(chromedp.Evaluate(`document.activeElement.blur(), document.dispatchEvent(new Event('visibilitychange'))`, nil))
 	b.shows("changed elsewhere")
+
+	// A person of the house, and the board after the user comes back to it.
+	bob := b.App.AddUser("bob", people.Member)
+	choose := func(label, value string) {
+		b.Helper()
+		b.until(fmt.Sprintf(`(() => {
+			const e = document.querySelector('.house [aria-label=%q]');
+			if (!e) return false;
+			e.focus();
+			e.value = %q;
+			e.dispatchEvent(new Event('change'));
+			return true;
+		})()`, label, value))
+	}
+	role := func(want string) {
+		b.Helper()
+		b.App.Until(at, func(g *apitest.Answer) bool {
+			members := g.At("data.members").([]any)
+			return len(members) == 1 && members[0].(map[string]any)["role"] == want
+		})
+	}
+	b.press("Share")
+	choose("Share with a person …", bob.ID.String())
+	role("see")
+	choose("What bob may do", "edit")
+	role("edit")
+	focused("What bob may do")
+	b.press("Close")
+	b.press("Home")
+	b.until(`document.querySelector('h2') !== null && !document.querySelector('.place')`)
+	b.do(chromedp.NavigateBack())
+	b.shows("changed elsewhere")
+	b.App.Patch("/api/v1/notes/"+one, `{"title":"changed again"}`).Want(200)
+	b.until(`(document.dispatchEvent(new Event('visibilitychange')), document.querySelector('.place')?.textContent.includes('changed again') === true)`)
 	is.True(b.Sound())
 
 	b.App.Delete(at).Want(200) // somewhere else

@@ -144,7 +144,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/t/{slug}", "readThumbnail", web.Visitors, public.ReadThumbnail},
 		{"GET", "/v/{slug}/{item}", "viewCollectionItem", web.Visitors, public.ViewCollectionItem},
 		{"GET", "/t/{slug}/{item}", "readCollectionThumbnail", web.Visitors, public.ReadCollectionThumbnail},
-		{"GET", "/collections/{id}/board", "readBoard", web.Reads, public.ReadBoard},
+		{"GET", "/collections/{id}/board", "readBoard", web.Visitors, public.ReadBoard},
 		{"GET", "/g/{username}", "viewGames", web.Visitors, public.ViewGames},
 
 		{"GET", "/{slug}", "viewAnything", web.Visitors, viewAnythingOp},

@@ -5,6 +5,8 @@
   const form = document.querySelector("form[data-passkey]"), button = form.querySelector("[data-make]");
   if (!window.PublicKeyCredential) return;
   button.hidden = false; // the browser can use it
+  // A browser that comes back to the page keeps its fields.
+  addEventListener("pageshow", () => { form.elements.passkey.value = ""; });
   const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
   const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer)))
     .replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");

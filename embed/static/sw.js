@@ -150,8 +150,9 @@ async function leave(cache) {
     if (there) others.set(slug, [...others.get(slug) ?? [], url]);
   }
   for (const [slug, urls] of others) {
-    const answer = await fetch(`${base}/v/${slug}`, { method: 'HEAD' });
-    if (!answer.ok) await Promise.all(urls.map((url) => cache.delete(url)));
+    // A public page is open to everybody, so this asks whether the user has a part in it.
+    const answer = await fetch(`${base}/api/v1/collections/${slug}`);
+    if ([401, 403, 404, 410].includes(answer.status)) await Promise.all(urls.map((url) => cache.delete(url)));
   }
 }
 

@@ -17,6 +17,7 @@ import (
 	"kist/blobs"
 	"kist/embed"
 	"kist/httpapi/render"
+	"kist/httpapi/session"
 	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -26,10 +27,13 @@ import (
 )
 
 // ReadBoard answers its owner and its members with the page of a collection, for the app, which adds what they may do.
-// The page has every item, also those that visitors do not see.
-var ReadBoard = web.PageOp(readBoard, 304, 404, 503)
+// The page has every item, also those that visitors do not see. Others have to sign in.
+var ReadBoard = web.PageOp(readBoard, 303, 304, 404, 503)
 
 func readBoard(c *web.Request) error {
+	if c.Caller == nil || !c.Caller.Key.Allows(people.ScopeRead) {
+		return session.Redirect(c, "/login?next="+url.QueryEscape("/collections/"+c.Arg("id")))
+	}
 	var r *record.Record
 	var who viewer
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
@@ -69,8 +73,10 @@ type board struct {
 	people map[record.ID]string // how those who put something in want to be called
 	page   embed.CollectionPage
 
-	// pictures are the bytes of pictures among the tiles, whose size is read when the transaction has ended.
+	// What takes time is done when the transaction has ended: the bytes of pictures, whose size is read, and the texts
+	// of notes, by the place of their tiles.
 	pictures map[int]blobs.Ref
+	notes    map[int]string
 }
 
 // makeBoard makes a page of a collection. In the app it has every item and says which one is which.
@@ -95,12 +101,19 @@ func makeBoard(c *web.Request, r *record.Record, who viewer, inApp bool) (*embed
 
 	b := board{
 		c: c, r: r, body: body, who: who, inApp: inApp, people: map[record.ID]string{}, pictures: map[int]blobs.Ref{},
+		notes: map[int]string{},
 		page: embed.CollectionPage{
 			Base: c.Site.Prefix(), Origin: c.Site.Content, Address: c.Site.Base + "/v/" + r.Slug,
 			Title: body.Name, Description: body.Description, Expires: r.Expires, Own: who.role == record.RoleOwner,
 			Limit: r.Limit, Open: r.OpenToAll(), Logged: r.Logged, Count: all.Items, Bytes: all.Bytes,
 			Page: n, Pages: pages, InApp: inApp,
 		},
+	}
+	if len(seen) != len(all.Visible) {
+		b.page.Count, b.page.Bytes = int64(len(seen)), 0
+		for _, m := range seen {
+			b.page.Bytes += m.Size
+		}
 	}
 	if who.inside() {
 		b.page.Arrange = c.Site.Prefix() + "/collections/" + r.ID.String()
@@ -115,7 +128,7 @@ func makeBoard(c *web.Request, r *record.Record, who viewer, inApp bool) (*embed
 	if n < pages {
 		b.page.Next = at + "?page=" + strconv.Itoa(n+1)
 	}
-	if body.Download && len(seen) > 0 {
+	if body.Download && len(seen) > 0 && !inApp {
 		_, b.page.Zip, err = rawAddresses(c, r, url.PathEscape(r.Slug)+".zip", who)
 		if err != nil {
 			return nil, err
@@ -128,6 +141,9 @@ func makeBoard(c *web.Request, r *record.Record, who viewer, inApp bool) (*embed
 		return nil, err
 	}
 	b.measure()
+	for i, text := range b.notes {
+		b.page.Cards[i].Lines = excerptOf(text, b.page.Cards[i].Title)
+	}
 	b.page.Parts = b.parts()
 	return &b.page, nil
 }
@@ -217,7 +233,8 @@ func (b *board) fill(tx *kv.Tx, items []catalog.Item, all *catalog.Items) error 
 
 // nameOf is how an account wants to be called.
 func (b *board) nameOf(tx *kv.Tx, id record.ID) (string, error) {
-	if name, known := b.people[id]; known {
+	name, known := b.people[id]
+	if known {
 		return name, nil
 	}
 	u, err := people.ReadUser(tx, id)
@@ -256,7 +273,8 @@ func (b *board) add(tx *kv.Tx, m catalog.Item, item *record.Record) error {
 	if b.inApp {
 		t.ID = m.ID.String()
 	}
-	if b.who.inside() && m.LeftOut != "" {
+	// Why visitors do not see an item is known to those whose conditions these are.
+	if m.LeftOut != "" && (b.who.role == record.RoleOwner || b.who.owns(item)) {
 		t.Hidden = reason(l, m.LeftOut)
 	}
 	if b.who.inside() && m.Owner != b.r.Owner {
@@ -296,13 +314,14 @@ func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, hea
 			b.pictures[len(b.page.Pictures)] = item.Bytes.Ref
 		} else if t.Film {
 			t.Look = pictureLook
+			t.Shape = unknownShape
 			poster, err := b.c.Site.Thumbs.Poster(item.Owner, item.ID, thumb.Tile)
 			if err == nil {
 				t.Picture, t.Shape = b.small(m.ID), shapeOf(poster.Width, poster.Height)
 			}
 		}
 	case *record.Note:
-		t.Lines = excerptOf(head.Content, t.Title)
+		b.notes[len(b.page.Cards)] = head.Content
 	case *record.Snippet:
 		for line := range strings.Lines(head.Content) {
 			if len(t.Lines) < cardLines {
@@ -420,7 +439,8 @@ func firstLetter(text string) string {
 // extensionOf is the end of a file name that tells its type: "PDF"; "" if it has none or a long one.
 func extensionOf(name string) string {
 	ext := strings.ToUpper(strings.TrimPrefix(path.Ext(name), "."))
-	if len(ext) > 4 || strings.ContainsFunc(ext, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	mark := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	if len(ext) > 4 || strings.ContainsFunc(ext, mark) {
 		return ""
 	}
 	return ext

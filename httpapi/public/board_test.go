@@ -56,12 +56,13 @@ func TestBoard(t *testing.T) {
 		is.Equal(has(`data-id="`+note+`"`), of.app)
 		is.Equal(has("only inside"), of.app || who == "the owner at the address") // there it says why it is left out
 		is.Equal(has(`class="initial`), of.inner)
+		is.Equal(has("own view limit"), of.inner && who != "a member")
 		if t.Failed() {
 			t.Fatalf("%s: %s", who, page)
 		}
 	}
 	board(other, nil).Want(404)
-	a.Do(apitest.Request{Method: "GET", Path: at, Anyone: true, Raw: true}).Want(401)
+	a.Do(apitest.Request{Method: "GET", Path: at, Anyone: true, Raw: true}).Want(303)
 
 	first := board(key, nil).Want(200)
 	tag := http.Header{"If-None-Match": {first.Header.Get("ETag")}}

@@ -20,12 +20,12 @@ type Line struct {
 
 // Of a text, an excerpt is made of the first excerptSource bytes. A line of it has at most excerptLine characters.
 const (
-	excerptSource = 2 << 10
+	excerptSource = 1 << 10
 	excerptLine   = 160
 )
 
 // Excerpt is the beginning of a Markdown text as [Markdown] shows it: at most so many lines. It may end earlier in a
-// long text, of which only the first 2 KiB are read.
+// long text, of which only the first KiB is read.
 func Excerpt(src string, most int) []Line {
 	_, body := record.FrontMatter(strings.TrimPrefix(clean(src), byteOrderMark))
 	if len(body) > excerptSource {

@@ -170,8 +170,8 @@ func (m *Maker) Measure(ref blobs.Ref, open func() (*os.File, error)) (width, he
 	}
 	defer f.Close()
 	width, height, err = Fitted(f, Tile)
-	if err != nil {
-		return 0, 0
+	if err != nil { // what its header does not say, it will never say
+		width, height = 0, 0
 	}
 
 	m.mu.Lock()

@@ -143,7 +143,7 @@ func (m *MadePage) Send(w http.ResponseWriter, status int) error {
 // SendIfChanged answers with the page and its entity tag, or says that the client has it already.
 func (m *MadePage) SendIfChanged(c *Request) error {
 	m.setHeaders(c.W.Header())
-	c.W.Header().Set("Cache-Control", "private, no-cache")
+	c.W.Header().Set("Cache-Control", "no-store") // only a script of the app keeps it
 	sum := sha256.Sum256(m.body)
 	return c.UnlessUnchanged(`"`+hex.EncodeToString(sum[:10])+`"`, func() []byte { return m.body })
 }

@@ -246,13 +246,14 @@ addActions({
 // ---- Dropping and pasting ----
 
 function addFiles(files) {
-  if (view?.box && (view.name === 'home' || view.kind === kinds.file)) view.box.sendFiles(files);
+  if (view?.sendFiles) view.sendFiles(files);
+  else if (view?.box && (view.name === 'home' || view.kind === kinds.file)) view.box.sendFiles(files);
   else upload(files, { isPublic: storage.get('public') ? 'true' : 'false' });
 }
 
 function addText(text) {
   if (!text) return;
-  const k = view?.kind;
+  const k = view?.name === 'kind' ? view.kind : null;
   if (view?.box?.area.isConnected) view.box.type(text);
   else if (k && k !== kinds.file) go(`${base}/${k.path}/new?${new URLSearchParams({ [k.quick]: text })}`);
   else go(base + '/').then(() => view.box.type(text));

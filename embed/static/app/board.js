@@ -1,6 +1,6 @@
 // The page of a collection: a board that its owner and its members arrange in place. The server draws it with the
 // template of the public page; this module adds what the user may do, follows what others do, and loads further pages.
-// It fills view.out and sets shown and pictures of view. The router calls the page.
+// It fills view.out and sets shown, pictures, choose and sendFiles of view. The router calls the page.
 import { add, all, emptyState, find, h, icon, iconButton, t, toast } from './dom.js';
 import { openForm } from './forms.js';
 import { isMedia, kindOf, pageOf, titleOf } from './kinds.js';
@@ -12,16 +12,19 @@ import {
 
 const pageItems = 100; // on a page of the server
 const liveMilliseconds = 1e4;
+const mostFollowed = 3; // pages that are read again every time
+const gatherMilliseconds = 1000;
 
 // fetchPage reads a page of a board: its HTML and its entity tag; null if it still has the tag.
 async function fetchPage(address, signal, etag = '') {
   let answer;
   try {
     answer = await fetch(address, {
-      signal, cache: 'no-store', headers: { accept: 'text/html', ...(etag && { 'if-none-match': etag }) },
+      signal, cache: 'no-store', redirect: 'manual', headers: { accept: 'text/html', ...(etag && { 'if-none-match': etag }) },
     });
   } catch (e) { throw e.name === 'AbortError' ? e : problemOf(0); }
   if (answer.status === 304) return null;
+  if (answer.type === 'opaqueredirect') throw problemOf(401);
   if (!answer.ok) throw problemOf(answer.status, { error: t('list.missing', { kind: t('board.collection') }) });
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   await useStyle(find('link[rel=stylesheet][href*="/board."]', page));
@@ -48,25 +51,41 @@ class Board {
   constructor(v) {
     this.v = v;
     this.path = `collections/${encodeURIComponent(v.id)}`;
-    this.records = new Map(); // the items that were read, by id
+    this.records = new Map(); // the items that were read, by id, in their order
+    this.reads = 0; // how often the board was read again
+    this.changes = 0; // that the server has not answered
     this.node = h('div.place');
     this.status = h('p.hide', { 'aria-live': 'polite' });
   }
 
+  // may is what the user may do with the collection. What is in a live one follows from a folder or a tag.
   get may() {
-    const { role, source, sort } = this.r, live = source.folderId || source.tag;
+    const { role, source, sort } = this.r, live = !!(source?.folderId || source?.tag);
     const edits = !role || role === 'edit';
-    return { own: !role, edits, adds: !live && (edits || role === 'add'), arranges: edits && !live && sort === 'manual' };
+    return {
+      own: !role, edits, live,
+      adds: !live && (edits || role === 'add'),
+      arranges: edits && !live && sort === 'manual',
+    };
   }
 
   async load() {
-    const first = `${base}/${this.path}/board`;
+    const first = `${base}/${this.path}/board`, { signal } = this.v;
     const [record, page] = await Promise.all([
-      takeAnswer('collections/{id}') ?? api('GET', this.path, undefined, { signal: this.v.signal }), fetchPage(first, this.v.signal), this.readItems(''),
+      takeAnswer('collections/{id}') ?? api('GET', this.path, undefined, { signal }),
+      fetchPage(first, signal),
+      this.readItems(''),
     ]);
     this.r = record.data;
     this.pages = [{ address: first, etag: page.etag }];
     this.show(page.article);
+  }
+
+  // loadCopy shows the copy of the public page that this device keeps, without what can be done.
+  async loadCopy() {
+    const { article } = await fetchPage(`${base}/v/${encodeURIComponent(this.v.id)}`, this.v.signal);
+    this.r = { title: find('h1', article).textContent };
+    this.node.replaceChildren(article);
   }
 
   // readItems reads the records of a page of items.
@@ -79,18 +98,17 @@ class Board {
 
   // show replaces the board, and keeps the focus on its item.
   show(article) {
-    const active = document.activeElement, focused = this.node.contains(active) && active.closest('[data-id]');
+    const active = this.node.contains(document.activeElement) ? document.activeElement : null;
+    const focused = active?.closest('[data-id]'), tool = active?.closest('.does') && active.textContent;
     this.complete(article);
     find('header', article).append(this.tools());
     this.node.replaceChildren(article, this.status);
     const tile = focused && find(`[data-id="${focused.dataset.id}"]`, article);
     if (tile) (all('button', tile).find((b) => b.ariaLabel === active.ariaLabel) ?? find('a', tile)).focus();
-    if (!this.records.size) article.append(this.nothing());
-  }
-
-  nothing() {
-    find('p.none', this.node)?.remove();
-    return emptyState(t('board.empty'), this.may.adds ? t('board.emptyHint') : '');
+    if (tool) all('.does > *', article).find((b) => b.textContent === tool)?.focus();
+    if (this.records.size) return;
+    find('p.none', article)?.remove();
+    article.append(emptyState(t('board.empty'), this.may.adds ? t('board.emptyHint') : ''));
   }
 
   // complete adds to the tiles of a page what the user may do with them, and where they lead.
@@ -98,16 +116,16 @@ class Board {
     for (const tile of all('[data-id]', article)) {
       const r = this.records.get(tile.dataset.id);
       if (!r) continue;
-      const out = kindOf(r).href?.(r);
-      Object.assign(find('a', tile), out ? { href: out, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) });
+      const out = kindOf(r).href?.(r), link = find('a', tile);
+      link.href = out ?? pageOf(r);
+      if (out) Object.assign(link, { target: '_blank', rel: 'noopener noreferrer' });
       tile.draggable = this.may.arranges;
       const mine = !r.owner, acts = h('div.acts');
       add(acts,
         this.may.arranges && [this.stepper(tile, r, 'back', -1), this.stepper(tile, r, 'next', 1)],
         this.may.edits && r.kind === 'file' && isMedia(r) && this.coverButton(r),
-        (this.may.edits || this.may.adds && mine) && !this.isLive && this.tool('close', t('board.remove', {
-          title: titleOf(r),
-        }), () => this.remove(tile)));
+        !this.may.live && (this.may.edits || mine) &&
+          this.tool('close', t('board.remove', { title: titleOf(r) }), () => this.remove(tile)));
       if (acts.firstChild) tile.append(acts);
     }
     const more = find('nav.among', article);
@@ -124,27 +142,28 @@ class Board {
     }, { rootMargin: '600px' }).observe(b);
   }
 
-  get isLive() { return this.r.source.folderId || this.r.source.tag; }
-
   // more adds the next page of the board below.
   async more(b, next) {
     b.disabled = true;
     try {
       const [page] = await Promise.all([fetchPage(next, this.v.signal), this.cursor && this.readItems(this.cursor)]);
-      find('header', page.article).remove();
-      this.complete(page.article);
-      const board = b.closest('article');
-      const listOf = (where, part) => part.matches('.album') ? find('.album', where) : null;
       b.remove();
-      for (const part of [...page.article.children]) {
-        const same = listOf(board, part);
-        if (same) same.append(...part.children);
-        else board.append(part);
-      }
+      this.join(page.article);
       this.pages.push({ address: next, etag: page.etag });
     } catch (e) {
       b.disabled = false;
       showProblem(e);
+    }
+  }
+
+  // join adds the tiles of a further page to the board. Pictures go on in the same rows.
+  join(article) {
+    const board = find('article', this.node), album = find('.album', board);
+    find('header', article).remove();
+    this.complete(article);
+    for (const part of [...article.children]) {
+      if (album && part.matches('.album')) album.append(...part.children);
+      else board.append(part);
     }
   }
 
@@ -199,9 +218,11 @@ class Board {
     return row;
   }
 
-  delete() {
-    removeRecords([this.r]);
-    go(`${base}/collections`);
+  // delete goes to the list first, which then hides the collection until it can be brought back no more.
+  async delete() {
+    const { r } = this;
+    await go(`${base}/collections`);
+    removeRecords([r]);
   }
 
   leave() {
@@ -220,7 +241,7 @@ class Board {
     try {
       (await loadModule('picker')).openPicker({
         title: this.r.title, has: this.records, told: this.r.isPublic && t('board.public'),
-        take: (ids) => this.collect(ids),
+        take: (ids) => this.collect(ids), send: (files) => this.sendFiles(files),
       });
     } catch (e) { showProblem(e); }
   }
@@ -230,49 +251,90 @@ class Board {
     if (!ids.length) return;
     await api('POST', `${this.path}/items`, { add: ids });
     countChange();
-    await this.refresh(true);
     toast(t('board.added', { n: ids.length }));
+    await this.refresh(true);
+  }
+
+  // sendFiles uploads files and puts them into the collection, in their order: those that have come within a moment
+  // together.
+  async sendFiles(files) {
+    let come = [], timer = 0;
+    const put = () => {
+      const ids = come.sort((a, b) => files.indexOf(a.file) - files.indexOf(b.file)).map((one) => one.id);
+      come = [];
+      this.collect(ids).catch(showProblem);
+    };
+    try {
+      (await loadModule('uploads')).sendFiles(files, {}, ({ id }, file) => {
+        come.push({ id, file });
+        clearTimeout(timer);
+        timer = setTimeout(put, gatherMilliseconds);
+      });
+    } catch (e) { showProblem(e); }
+  }
+
+  // send tells the server of a change that shows already. If it is refused, the board is read again.
+  async send(method, path, body) {
+    this.changes++;
+    try {
+      await api(method, `${this.path}/${path}`, body);
+      countChange();
+      return true;
+    } catch (e) {
+      showProblem(e);
+      this.refresh(true).catch(() => {});
+      return false;
+    } finally {
+      this.changes--;
+    }
   }
 
   // remove takes an item out. The focus goes to its neighbour.
   async remove(tile) {
     const next = tile.nextElementSibling ?? tile.previousElementSibling, { id } = tile.dataset;
+    const r = this.records.get(id), before = this.after(id);
     tile.remove();
+    this.records.delete(id);
     (find('.acts button:last-child', next ?? this.node) ?? find('a', next ?? this.node))?.focus();
-    try {
-      await api('POST', `${this.path}/items`, { remove: [id] });
-      countChange();
-      const undo = () => this.collect([id]).catch(showProblem);
-      toast(t('board.removed'), this.records.get(id).owner ? {} : { action: t('common.undo'), run: undo });
-      this.records.delete(id);
-      await this.refresh();
-    } catch (e) {
-      showProblem(e);
-      this.refresh(true).catch(() => {});
-    }
+    if (!await this.send('POST', 'items', { remove: [id] })) return;
+    const undo = async () => {
+      if (!await this.send('POST', 'items', { add: [id] })) return;
+      if (this.may.arranges && before) await this.send('PATCH', `items/${id}`, { before });
+      this.refresh(true).catch(showProblem);
+    };
+    toast(t('board.removed'), r?.owner ? {} : { action: t('common.undo'), run: undo });
+    if (!this.records.size) this.refresh(true).catch(() => {});
+  }
+
+  // after is the id of the item after another one; null at the end, and undefined if what comes next was not read.
+  after(id) {
+    const order = [...this.records.keys()];
+    return order[order.indexOf(id) + 1] ?? (this.cursor ? undefined : null);
   }
 
   // move puts a tile before another one of its list, or at the end, and says so to the server: before which item it
   // goes, so that no order is needed that the user has seen.
   async move(tile, next) {
     if (next === tile || tile.nextElementSibling === next) return;
+    const list = tile.parentElement, { id } = tile.dataset;
+    const before = next ? next.dataset.id : this.after(list.lastElementChild.dataset.id);
+    if (before === undefined) return;
     const focused = tile.contains(document.activeElement) && document.activeElement;
-    const list = tile.parentElement;
     list.insertBefore(tile, next);
     focused?.focus?.();
     const tiles = [...list.children];
     this.status.textContent = t('board.moved', { i: tiles.indexOf(tile) + 1, n: tiles.length });
-    const before = next?.dataset.id ?? null;
-    this.moving = (this.moving ?? Promise.resolve()).then(async () => {
-      try {
-        await api('PATCH', `${this.path}/items/${tile.dataset.id}`, { before });
-        countChange();
-      } catch (e) {
-        showProblem(e);
-        this.refresh(true).catch(() => {});
-      }
-    });
+    this.reorder(id, before);
+    this.moving = (this.moving ?? Promise.resolve()).then(() => this.send('PATCH', `items/${id}`, { before }));
     await this.moving;
+  }
+
+  // reorder puts a record before another one, or at the end.
+  reorder(id, before) {
+    const records = [...this.records].filter(([other]) => other !== id);
+    const at = before ? records.findIndex(([other]) => other === before) : records.length;
+    records.splice(at, 0, [id, this.records.get(id)]);
+    this.records = new Map(records);
   }
 
   // step moves a tile by one place.
@@ -309,49 +371,73 @@ class Board {
 
   // ---- What others do ----
 
-  // refresh shows the board as it is now, if it has changed. Only the first page is followed.
+  // refresh shows the board as it is now, if it has changed: as many pages as were shown before.
   async refresh(always = false) {
-    const [first] = this.pages;
-    const page = await fetchPage(first.address, this.v.signal, always ? '' : first.etag);
-    if (!page) return;
-    const [record] = await Promise.all([api('GET', this.path, undefined, { signal: this.v.signal }), this.readAgain()]);
-    this.r = record.data;
-    this.pages = [{ address: first.address, etag: page.etag }];
-    this.show(page.article);
+    const mine = ++this.reads, { signal } = this.v;
+    const answers = await Promise.all(this.pages.map((p) => fetchPage(p.address, signal, always ? '' : p.etag)
+      .catch((e) => { // it may have fewer pages now
+        if (e.status === 404 && p !== this.pages[0]) return { etag: null };
+        throw e;
+      })));
+    if (answers.every((page) => !page)) return;
+
+    const record = (await api('GET', this.path, undefined, { signal })).data, records = new Map();
+    const pages = await Promise.all(this.pages.map((p, i) => answers[i] ?? fetchPage(p.address, signal)));
+    if (mine !== this.reads || this.changes) return;
+    this.r = record;
+    this.records = records;
+    for (const [i] of pages.entries()) if (i === 0 || this.cursor) await this.readItems(i ? this.cursor : '');
+    const shown = pages.filter((page) => page.article);
+    this.pages = shown.map((page, i) => ({ address: this.pages[i].address, etag: page.etag }));
+    this.show(shown[0].article);
+    for (const page of shown.slice(1)) {
+      find('article > button.wide', this.node)?.remove();
+      this.join(page.article);
+    }
   }
 
-  async readAgain() {
-    this.records.clear();
-    await this.readItems('');
-  }
-
-  // follow shows what others change while somebody looks at the first page, until the user leaves.
+  // follow shows what others change while somebody looks at it, until the user leaves. It is called each
+  // time the page or its window is shown.
   follow() {
+    const { signal } = view;
+    if (this.followed === signal) return;
+    this.followed = signal;
+    this.v = view; // a page that was kept comes back as another one
     const look = async () => {
-      const looksOn = !document.hidden && view === this.v && this.pages.length === 1 && !find('dialog[open]');
-      if (!looksOn || this.looking || find(':active', this.node)) return;
+      const looksOn = !document.hidden && this.pages.length <= mostFollowed && !find('dialog[open]');
+      if (!looksOn || this.looking || this.changes || find(':active', this.node)) return;
       this.looking = true;
       try {
         await this.refresh();
       } catch (e) {
-        if (e.status === 404) rerender(); // it is shared no more
+        if (e.status === 404 && !signal.aborted) rerender(); // it is shared no more
       } finally {
         this.looking = false;
       }
     };
     const timer = setInterval(look, liveMilliseconds);
-    document.addEventListener('visibilitychange', look, { signal: this.v.signal });
-    this.v.signal.addEventListener('abort', () => clearInterval(timer));
+    document.addEventListener('visibilitychange', look, { signal });
+    signal.addEventListener('abort', () => clearInterval(timer));
   }
 }
 
 export default async function (v) {
   const board = new Board(v);
-  await board.load();
+  add(v.out, board.node);
+  try {
+    await board.load();
+  } catch (e) {
+    if (e.status !== 0) throw e;
+    await board.loadCopy();
+    return board.r.title;
+  }
   board.watch();
   v.pictures = () => [...board.records.values()].filter(isMedia);
   v.shown = () => board.follow();
   v.choose = () => board.may.adds && board.choose();
-  add(v.out, board.node);
+  v.sendFiles = board.may.adds && ((files) => board.sendFiles(files));
+  document.addEventListener('record', ({ detail: r }) => {
+    if (board.records.has(r.id)) board.refresh().catch(() => {});
+  }, { signal: v.signal });
   return board.r.title || kindOf(board.r).one;
 }

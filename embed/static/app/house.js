@@ -1,6 +1,6 @@
 // Who of the people on this server shares a collection: their names, and what each may do. It uses nothing of view. The
 // share dialog shows it.
-import { add, h, iconButton, t, toast } from './dom.js';
+import { add, all, find, h, iconButton, t, toast } from './dom.js';
 import { apiPathOf } from './kinds.js';
 import { updateRows } from './list.js';
 import { api, countChange, me, showProblem } from './session.js';
@@ -25,12 +25,15 @@ export function houseOf(r, changed) {
       else await api('DELETE', at);
       r = (await api('GET', apiPathOf(r))).data;
       countChange();
+      draw();
       updateRows(r);
       changed(r);
+      const member = r.members?.find((m) => m.userId === id);
+      if (member && r.isPublic) toast(t('house.public', { name: nameOf(member) }));
+    } catch (e) {
       draw();
-      const person = people.find((p) => p.id === id);
-      if (role && r.isPublic) toast(t('house.public', { name: nameOf(person) }));
-    } catch (e) { showProblem(e); }
+      showProblem(e);
+    }
   }
 
   const roleOf = (member) => {
@@ -41,6 +44,7 @@ export function houseOf(r, changed) {
   };
 
   function draw() {
+    const active = node.contains(document.activeElement) && document.activeElement.ariaLabel;
     const members = r.members ?? [];
     const others = people.filter((p) => p.id !== me.id && !members.some((m) => m.userId === p.id));
     node.hidden = !members.length && !others.length;
@@ -55,6 +59,7 @@ export function houseOf(r, changed) {
     });
     node.replaceChildren();
     add(node, h('h3', {}, t('house.title')), rows.length > 0 && h('ul', {}, rows), others.length > 0 && chooser);
+    if (active) (all('select, button', node).find((el) => el.ariaLabel === active) ?? find('select', node))?.focus();
   }
 
   api('GET', 'people?limit=500').then(({ data }) => {

@@ -25,6 +25,8 @@ const titleIn = (text) => /^title: *["']?(.+?)["']?$/m.exec(frontMatter.exec(tex
 // bold and italic words.
 const excerpt = (text) => afterFrontMatter(text)
   .replace(/^[#>\s*-]+/gm, '')
+  .replace(/^\[ \] /gm, '☐ ')
+  .replace(/^\[[xX]\] /gm, '☑ ')
   .replace(/!?\[([^\]]*)\]\([^)]*\)|\[[!^]\S+?\]:?/g, '$1')
   .replace(/\*+|__|\x60/g, '')
   .replace(/(^|\W)_([^_\n]+)_(?!\w)/g, '$1$2')
@@ -127,7 +129,7 @@ export const fromOwner = (r) => t('list.from', { name: r.owner.displayName || r.
 // thumbnailOf is the address of a small version of a file. Other bytes have another address: a browser does not ask
 // again for a picture that the page shows already.
 export const thumbnailOf = (r, size = '') =>
-  `${base}/t/${placeOf(r)}?v=${r.sha256.slice(0, 8)}${size && `&size=${size}`}`;
+  `${base}/t/${placeOf(r)}?v=${(r.sha256 ?? '').slice(0, 8)}${size && `&size=${size}`}`;
 // shareAddressOf is the address to give to others: the redirect of a short link, the page of everything else.
 export const shareAddressOf = (r) => (r.kind === 'shortlink' ? r.url : (r.shareUrl ?? r.viewUrl ?? r.url));
 export const tagNames = (r) => (r.tags ?? []).map((tag) => tag.name ?? tag);

@@ -7,11 +7,16 @@ import { countChange, readPending, view } from './session.js';
 
 const mark = (r) => `${r.id} ${r.updatedAt}`;
 
+// isBusy reports whether the user is in the middle of something that a new list would end.
+const isBusy = () => selection().length > 0 ||
+  find('dialog[open], details.menu[open], .toast [data-act="toast-run"]') ||
+  document.activeElement?.matches('#main :is(input:not([type=checkbox]), textarea)');
+
 // renew shows what is new in the list of the page. If the user has loaded more of it, only changed rows are drawn.
 async function renew(page) {
   const { list } = page, shown = all('.item', list.ul).map((row) => row.record);
   const source = list.source.again(), records = await source.next(source.page, page.signal);
-  if (view !== page) return;
+  if (view !== page || isBusy()) return;
   const isSame = records.every((r, i) => shown[i] && mark(r) === mark(shown[i])) && source.total === list.source.total;
   if (isSame) return;
 
@@ -27,9 +32,7 @@ async function look() {
   looking = true;
   try {
     await readPending();
-    const page = view, busy = find('dialog[open]') || selection().length > 0;
-    const typing = document.activeElement?.matches('#main :is(input:not([type=checkbox]), textarea)');
-    if (page?.list?.source && !busy && !typing) await renew(page);
+    if (view?.list?.source && !isBusy()) await renew(view);
   } catch { /* the next time may succeed */ } finally {
     looking = false;
   }

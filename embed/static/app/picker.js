@@ -3,13 +3,13 @@
 import { add, h, icon, t } from './dom.js';
 import { openDialog } from './forms.js';
 import { isPicture, kindOf, kinds, thumbnailOf, titleOf } from './kinds.js';
-import { api, loadModule, showProblem } from './session.js';
+import { api, showProblem } from './session.js';
 
 const most = 60; // shown at once
 
 // openPicker opens the dialog. has knows the items that are in the collection already, by id; told is what the user
-// should know; take is called with the ids that were chosen, and returns a promise.
-export function openPicker({ title, has, told, take }) {
+// should know; take is called with the ids that were chosen, and returns a promise; send is called with files.
+export function openPicker({ title, has, told, take, send }) {
   const d = openDialog(t('board.addTo', { title }), { panel: true });
   const chosen = new Set();
   const field = h('input', { type: 'search', placeholder: t('board.find'), 'aria-label': t('board.find') });
@@ -30,7 +30,8 @@ export function openPicker({ title, has, told, take }) {
       else chosen.delete(r.id);
       draw();
     };
-    const pic = isPicture(r) ? h('img', { src: thumbnailOf(r, 'row'), alt: '', loading: 'lazy' }) : icon(kindOf(r).icon);
+    const small = isPicture(r) && h('img', { src: thumbnailOf(r, 'row'), alt: '', loading: 'lazy' });
+    const pic = small || icon(kindOf(r).icon);
     return h('li', {}, h('label', {}, box, h('span.pic', {}, pic),
       h('span.grow', {}, titleOf(r), h('small.soft', {}, ' ', has.has(r.id) ? t('board.isIn') : kindOf(r).one))));
   }
@@ -63,15 +64,16 @@ export function openPicker({ title, has, told, take }) {
     }
   };
   upload.onclick = () => files.click();
-  files.onchange = async () => {
-    const added = (record) => take([record.id]).catch(showProblem);
-    try {
-      (await loadModule('uploads')).sendFiles([...files.files], {}, added);
-      d.el.close('done');
-    } catch (e) { showProblem(e); }
+  files.onchange = () => {
+    send([...files.files]);
+    d.el.close('done');
   };
 
-  add(d.body, told && h('p.alert', {}, told), h('div.find', {}, field, upload, files), list, h('div.row.foot', {}, done));
+  add(d.body,
+    told && h('p.alert', {}, told),
+    h('div.find', {}, field, upload, files),
+    list,
+    h('div.row.foot', {}, done));
   draw();
   search();
   field.focus();

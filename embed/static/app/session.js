@@ -299,6 +299,7 @@ document.addEventListener('visibilitychange', () => { if (document.hidden) endWa
 // view is the current page. The router sets name, kind, key, params, signal, aborter and out, which the page fills. A
 // page can set list and box (its list of records and its box for new ones), grid, cards and face (how the list looks),
 // accepts (whether a new record belongs on it), pictures (what the viewer can show beside one), choose (what n does),
+// sendFiles (what is done with dropped files),
 // redraw (called when tags or folders change) and shown (called when the
 // page is shown, for the first time or again). Other modules only read it.
 export let view = null;

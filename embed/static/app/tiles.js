@@ -64,7 +64,7 @@ export const ownTiles = (records) => shelf(records, newTile());
 
 // sharedTiles are the collections that others share with the user, with a heading; null if there are none.
 export async function sharedTiles(v, answer) {
-  const path = 'collections?from=others&limit=100&sort=updated';
+  const path = 'collections?from=others&limit=500&sort=updated';
   const shared = answer ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null);
   if (!shared?.data.length) return null;
   const title = t('tiles.shared');

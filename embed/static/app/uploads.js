@@ -54,7 +54,8 @@ function uploadFor(file, fields, added) {
   return u;
 }
 
-// sendFiles queues files. The fields are sent with each of them, and added is called with the record of each.
+// sendFiles queues files. The fields are sent with each of them, and added is called with the record and the
+// file of each.
 export function sendFiles(files, fields = {}, added = null) {
   if (!files.length) return;
   if (!find('ul', panel)) drawPanel();
@@ -165,7 +166,7 @@ function showDone(u, record) {
   countChange();
   countItems('file', 1);
   me.usedBytes += record.size;
-  u.added?.(record);
+  u.added?.(record, u.file);
   if (view?.accepts?.(record)) view.list.prepend(record);
   if (isMedia(record) && !isPicture(record)) loadModule('film').then((m) => m.sendPoster(record, u.file), () => {});
   setTimeout(() => {

@@ -205,7 +205,9 @@ export function openViewer(r, { onclose, onmove }) {
   const download = h('a.button.quiet.square', { 'aria-label': saveLabel, title: saveLabel }, icon('download'));
   const edit = h('button', { type: 'button' }, icon('edit'), t('common.edit'));
   const [share, change, remove] = [
-    tool('s', 'share', t('common.share')), tool('e', 'edit', t('common.edit')), tool('Delete', 'trash', t('common.delete')),
+    tool('s', 'share', t('common.share')),
+    tool('e', 'edit', t('common.edit')),
+    tool('Delete', 'trash', t('common.delete')),
   ];
   star.onclick = actions.f;
   edit.onclick = actions.e;
