@@ -169,7 +169,7 @@ err There is no such collection.
 exit 3
 
 kist user invite --collection x
-err the collections have a bad entry …
+err Collections has a bad entry: number 1 is not right: id must be a UUID.
 exit 2
 
 kist user invite --role owner
