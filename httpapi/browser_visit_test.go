@@ -130,9 +130,9 @@ func TestBrowserSessions(t *testing.T) {
 	b.enterAs("ann", "correct horse")
 	b.at("Account")
 	other := profile(b.App)
-	other.open("/notes")
+	other.open("/")
 	other.enterAs("ann", "correct horse")
-	other.at("Notes")
+	other.at("Home")
 
 	b.open("/account")
 	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 2`)
@@ -141,12 +141,12 @@ func TestBrowserSessions(t *testing.T) {
 	b.press("Sign out Chrome")
 	b.says("Browser signed out.")
 	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 1`)
-	other.fill("New note", "typed meanwhile")
+	other.fill("Add anything", "typed meanwhile")
 	other.press("Add note")
 	other.says("You are signed out.")
 	other.press("Sign in")
 	other.enterAs("ann", "correct horse")
-	other.at("Notes")
+	other.at("Home")
 	other.until(`document.querySelector('.add textarea')?.value === 'typed meanwhile'`)
 
 	// A new password ends all sessions but the one that set it, and revokes what
