@@ -410,11 +410,6 @@ func (b *tab) keys(keys ...string) {
 	}
 }
 
-func (b *tab) rows() float64 {
-	b.Helper()
-	return b.js(`document.querySelectorAll('#main .item').length`).(float64)
-}
-
 // one is a member of the newest record of a collection.
 func one(a *apitest.App, path, member string) any {
 	a.Helper()

@@ -39,6 +39,7 @@ func TestBrowserRemote(t *testing.T) {
 	b.press("Show")
 	b.shows("The other server answered 404 Not Found.")
 	b.press("Remove none")
+	b.shows("No recent downloads")
 	b.open("/remote-upload")
 	b.shows("No recent downloads")
 	is.True(b.Sound())
