@@ -156,9 +156,6 @@ func TestBrowserAxe(t *testing.T) {
 		{"the trash", "/trash", nil, `document.querySelector('#main .item')`},
 		{"emptying the trash", "/trash", func() { b.press("Empty trash") }, dialog},
 		{"a collection", "/collections/" + album, nil, `document.querySelector('.place [data-id]')`},
-		{"arranging a collection", "/collections/" + album, func() {
-			b.press("Arrange")
-		}, `document.querySelector('.place.arranging .step')`},
 		{"adding to a collection", "/collections/" + album, func() {
 			b.press("Add")
 		}, `document.querySelector('.picks li')`},
