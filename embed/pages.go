@@ -62,12 +62,12 @@ type Invited struct {
 	By          string   // who invites
 	Collections []string // titles of what is shared
 	DisplayName string   // as typed before
-	SignedIn    string   // the user of the browser's session; "" if there is none
-	Issuer      string   // name of the sign-in service; "" if there is none
+	SignedIn    string   // the user of the browser's session; "" without one
+	Issuer      string   // name of the sign-in service; "" without one
 	NoPassword  bool     // passwords are off
 }
 
-// Form reports whether the page has its form: without passwords and passkeys there is none.
+// Form reports whether the page has its form. It has one if passwords or passkeys can be used.
 func (p ClaimPage) Form() bool { return p.Password() || p.Passkey.Options != "" }
 
 // Password reports whether the form asks for a password.

@@ -65,9 +65,10 @@ func TestBrowserAxe(t *testing.T) {
 	b.Delete("/api/v1/notes/" + gone).Want(200)
 	photoID := b.Get("/api/v1/files/" + photo).Text("data.id")
 	_, secret, _ := strings.Cut(b.Post("/api/v1/admin/invitations", `{}`).Want(201).Text("url"), "/join/")
+	noteID := b.Get("/api/v1/notes/" + changed).Text("data.id")
 	album := b.Post(
 		"/api/v1/collections",
-		map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": []string{photoID}}},
+		map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": []string{photoID, noteID}}},
 	).Want(201).Text("data.slug")
 	b.WithPassword(b.User, "correct horse")
 	b.CodesOn(b.SessionCookie() + "=" + b.Session())
@@ -156,6 +157,9 @@ func TestBrowserAxe(t *testing.T) {
 		{"the trash", "/trash", nil, `document.querySelector('#main .item')`},
 		{"emptying the trash", "/trash", func() { b.press("Empty trash") }, dialog},
 		{"a collection", "/collections/" + album, nil, `document.querySelector('.place [data-id]')`},
+		{"arranging a collection", "/collections/" + album, func() {
+			b.press("Arrange")
+		}, `document.querySelector('.place.arranging .step')`},
 		{"adding to a collection", "/collections/" + album, func() {
 			b.press("Add")
 		}, `document.querySelector('.picks li')`},
@@ -178,7 +182,7 @@ func TestBrowserAxe(t *testing.T) {
 			b.click("dialog .main")
 		}, `document.querySelector('dialog pre.copy')`},
 		{"the keyboard", "/", func() { b.keys("?") }, dialog},
-		{"what is above the list", "/", nil, `document.querySelector('.strip img')`},
+		{"what is above the list", "/", nil, `document.querySelector('.shelf img')`},
 	} {
 		b.open(state.path)
 		if state.do != nil {

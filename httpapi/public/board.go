@@ -426,7 +426,7 @@ func faceOf(name string) embed.Face {
 	return embed.Face{Name: name, Initial: firstLetter(name), Hue: hueOf(name)}
 }
 
-// firstLetter is the first letter or digit of a text, as a capital; "" if there is none.
+// firstLetter is the first letter or digit of a text, as a capital; "" for a text without them.
 func firstLetter(text string) string {
 	for _, r := range text {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

@@ -62,7 +62,7 @@ const shelf = (records, ...more) => h('ul.shelf', {}, records.map(tileOf), more)
 // ownTiles are the user's collections, and the tile for a new one.
 export const ownTiles = (records) => shelf(records, newTile());
 
-// sharedTiles are the collections that others share with the user, with a heading; null if there are none.
+// sharedTiles are the collections that others share with the user, with a heading; null if nobody does.
 export async function sharedTiles(v, answer) {
   const path = 'collections?from=others&limit=500&sort=updated';
   const shared = answer ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null);
