@@ -245,14 +245,23 @@ func (b *board) nameOf(tx *kv.Tx, id record.ID) (string, error) {
 	return b.people[id], nil
 }
 
-// addMembers adds those who share the collection, its owner first.
+// addMembers adds those who share the collection, its owner first. Whose account is disabled is not there.
 func (b *board) addMembers(tx *kv.Tx) error {
 	members, err := catalog.Members(tx, b.r)
-	if err != nil || len(members) == 0 {
+	if err != nil {
 		return err
 	}
-	b.page.Members = []embed.Face{faceOf(b.page.Owner)}
 	for _, m := range members {
+		disabled, err := people.Disabled(tx, m.ID)
+		if err != nil {
+			return err
+		}
+		if disabled {
+			continue
+		}
+		if b.page.Members == nil {
+			b.page.Members = []embed.Face{faceOf(b.page.Owner)}
+		}
 		b.page.Members = append(b.page.Members, faceOf(cmp.Or(m.DisplayName, m.Name)))
 	}
 	return nil

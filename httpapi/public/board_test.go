@@ -69,6 +69,11 @@ func TestBoard(t *testing.T) {
 	board(key, tag).Want(304)
 	a.Patch("/api/v1/notes/"+note, `{"title":"changed"}`).Want(200)
 	is.True(strings.Contains(string(board(key, tag).Want(200).Body), "changed"))
+
+	faces := func() bool { return strings.Contains(string(board(a.Key, nil).Want(200).Body), `class="initial`) }
+	is.True(faces())
+	a.Disable(bob)
+	is.True(!faces()) // the owner's alone says nothing
 	is.True(a.Sound())
 }
 

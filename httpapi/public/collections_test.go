@@ -669,3 +669,22 @@ func TestCollectionPictures(t *testing.T) {
 		}
 	}
 }
+
+// TestCoverThatVisitorsDoNotSee: a cover with a limit of its own is known to the owner alone.
+func TestCoverThatVisitorsDoNotSee(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	file := a.Upload(nil, apitest.File("a.jpg", "image/jpeg", apitest.JpegOf(40, 30, color.White))).Want(201)
+	made := a.Post("/api/v1/collections", `{"title":"Album","isPublic":true,"source":{"items":["`+file.Text("id")+`"]}}`).Want(201)
+	at := "/api/v1/collections/" + made.Text("data.id")
+	a.Patch(at, `{"cover":"`+file.Text("id")+`"}`).Want(200)
+	asked := func() any {
+		return a.Send("POST", "/api/v1/collections/p/"+made.Text("data.slug")).Want(200).At("data.cover")
+	}
+	is.Equal(asked(), file.Text("id"))
+
+	a.Patch("/api/v1/files/"+file.Text("slug"), `{"maxViews":3}`).Want(200)
+	is.Equal(asked(), nil)
+	is.Equal(a.Get(at).Want(200).At("data.cover"), file.Text("id"))
+}

@@ -763,6 +763,8 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 		if err != nil {
 			return err
 		}
+	} else if !slices.ContainsFunc(all.Visible, func(m Item) bool { return m.ID == v.Collected.Cover }) {
+		v.Collected.Cover = uuid.Nil
 	}
 	if v.Collected.Tag == uuid.Nil {
 		return nil
