@@ -112,15 +112,26 @@ func NewInvitationForm() *InvitationForm {
 	return &InvitationForm{Invitation: people.Invitation{Role: people.Member, Quota: -1}}
 }
 
-func (f *InvitationForm) ends(now time.Time) error {
-	if f.Expires.IsZero() {
+// check says what is wrong with an invitation beside its fields one by one.
+func (f *InvitationForm) check(now time.Time) error {
+	problems := field.Problems{}
+	if !f.Expires.IsZero() {
+		err := people.CheckInvitationEnd(f.Expires, now)
+		if err != nil {
+			problems["expiresAt"] = err.Error()
+		}
+	}
+	named := map[record.ID]bool{}
+	for _, to := range f.to {
+		if named[to.Collection] {
+			problems["collections"] = "has a collection twice"
+		}
+		named[to.Collection] = true
+	}
+	if len(problems) == 0 {
 		return nil
 	}
-	err := people.CheckInvitationEnd(f.Expires, now)
-	if err != nil {
-		return field.Problems{"expiresAt": err.Error()}
-	}
-	return nil
+	return problems
 }
 
 var ListInvitations = web.ListOp(
@@ -144,7 +155,7 @@ var CreateInvitation = web.Operation{
 
 func createInvitation(c *web.Request) error {
 	form := NewInvitationForm()
-	err := web.JoinProblems(c.DecodeNew(form), form.ends(c.Site.Store.Now()))
+	err := web.JoinProblems(c.DecodeNew(form), form.check(c.Site.Store.Now()))
 	if err != nil {
 		return err
 	}
@@ -314,7 +325,10 @@ func isFree(c *web.Request, v *people.Invitation, name string) error {
 	tries, now, names := people.TriesOf(c.Site.Store), c.Site.Store.Now(), limit.Overall("join:"+v.ID.String())
 	wait := tries.Wait(now, names)
 	if wait > 0 {
-		return session.TooMany(wait)
+		return &record.Error{
+			Fault: record.TooMany, Code: "too_many_guesses", Retry: wait,
+			Text: "Too many of these names are taken. Try again " + record.In(wait) + ".",
+		}
 	}
 	err := c.Site.Store.View(func(tx *kv.Tx) error { _, err := people.UserNamed(tx, name); return err })
 	if kv.Missing(err) {

@@ -145,6 +145,7 @@ func TestInvitationAccess(t *testing.T) {
 	a.Post(invitationsPath, to("01890a5d-ac96-774b-bcce-b302099a8057", "see")).Want(404)
 	for _, bad := range []string{
 		to(own, "owner"), to("x", "see"), `{"collections":[{"role":"see"}]}`, `{"collections":["` + own + `"]}`,
+		fmt.Sprintf(`{"collections":[{"id":%[1]q,"role":"see"},{"id":%[1]q,"role":"edit"}]}`, own),
 		`{"collections":{}}`, `{"role":"root"}`, `{"expiresAt":"2020-01-01"}`,
 		fmt.Sprintf(`{"expiresAt":%q}`, a.Clock.Now().Add(people.MaxInvitationTime+time.Hour).Format(time.RFC3339)),
 		`{"collections":[` + strings.Repeat(`{},`, 20) + `{}]}`,

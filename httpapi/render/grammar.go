@@ -105,6 +105,9 @@ const maxMatch = 10 * time.Millisecond
 // errGivenUp says that the text should be shown as plain text.
 var errGivenUp = errors.New("not highlighted")
 
+// ErrLate says that a text could not be read in time.
+var ErrLate = fmt.Errorf("%w: it takes too long", errGivenUp)
+
 // turn is taken while a text is read. Only one text is read at a time, so that the worst text keeps one
 // processor busy for at most maxTime. It also guards reading and compiled.
 var turn = make(flight.Turns, 1)

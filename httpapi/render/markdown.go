@@ -92,8 +92,13 @@ func parse(m goldmark.Markdown, source []byte, deadline time.Time) (doc ast.Node
 // giveUp makes an error of a panic. The parser panics at the deadline. If it panics for another reason, the text can
 // still be shown as plain text.
 func giveUp(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: %v", errGivenUp, p)
+	p := recover()
+	if p == nil {
+		return
+	}
+	*err = fmt.Errorf("%w: %v", errGivenUp, p)
+	if late, ok := p.(error); ok && errors.Is(late, ErrLate) {
+		*err = ErrLate
 	}
 }
 
@@ -176,7 +181,7 @@ var deadlineKey = parser.NewContextKey()
 // take minutes.
 func tick(pc parser.Context) {
 	if time.Now().After(pc.Get(deadlineKey).(time.Time)) {
-		panic(errGivenUp)
+		panic(ErrLate)
 	}
 }
 

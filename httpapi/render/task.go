@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"errors"
 	"sort"
 	"strings"
 	"time"
@@ -39,16 +40,19 @@ func TaskText(line string) string {
 }
 
 // Tasks lists the tasks of a Markdown text: exactly those that [Markdown] shows with a checkbox, in the order of their
-// lines.
-func Tasks(src string) []Task {
+// lines. It fails with ErrLate if reading the text takes too long, as on a machine that has much else to do.
+func Tasks(src string) ([]Task, error) {
 	source := strings.TrimPrefix(clean(src), byteOrderMark)
 	if len(source) > maxMarkdown {
-		return nil
+		return nil, nil
 	}
 	_, body := record.FrontMatter(source)
 	doc, err := parse(converter(), []byte(body), time.Now().Add(maxTime))
+	if errors.Is(err, ErrLate) {
+		return nil, ErrLate
+	}
 	if err != nil { // then it is shown as plain text
-		return nil
+		return nil, nil
 	}
 
 	lines := newLines([]byte(body), strings.Count(source[:len(source)-len(body)], "\n"))
@@ -60,36 +64,40 @@ func Tasks(src string) []Task {
 		return ast.WalkContinue, nil
 	})
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Line < all[j].Line })
-	return all
+	return all, nil
 }
 
 // SetTask marks a task of a Markdown text as done or open: the one with this text that is nearest to the line. Of two at
 // the same distance it is the first. Everything else stays byte for byte, and so does all of src if the task is so
-// already. It returns false if there is no such task.
-func SetTask(src string, line int, task string, done bool) (string, bool) {
+// already. It returns false if there is no such task, and fails as Tasks does.
+func SetTask(src string, line int, task string, done bool) (string, bool, error) {
 	task = TaskText(clean(task))
+	tasks, err := Tasks(src)
+	if err != nil {
+		return src, false, err
+	}
 	var found *Task
-	for _, t := range Tasks(src) {
+	for _, t := range tasks {
 		if t.Text == task && (found == nil || distance(t.Line, line) < distance(found.Line, line)) {
 			found = &t
 		}
 	}
 	if found == nil {
-		return src, false
+		return src, false, nil
 	}
 	if found.Done == done {
-		return src, true
+		return src, true, nil
 	}
 
 	at := startOf(src, found.Line) + found.mark
 	if at < 1 || at+1 >= len(src) || src[at-1] != '[' || src[at+1] != ']' { // what the text hides does not count
-		return src, false
+		return src, false, nil
 	}
 	mark := " "
 	if done {
 		mark = "x"
 	}
-	return src[:at] + mark + src[at+1:], true
+	return src[:at] + mark + src[at+1:], true, nil
 }
 
 func distance(a, b int) int { return max(a-b, b-a) }

@@ -74,8 +74,8 @@ func TestSetTask(t *testing.T) {
 		"too long for a page":  {"- [ ] milk\n" + strings.Repeat("a", maxMarkdown), "milk", 1, true, ""},
 		"nothing":              {"", "milk", 1, true, ""},
 	} {
-		got, ok := SetTask(row.src, row.line, row.task, row.done)
-		if ok != (row.want != "") || got != cmp.Or(row.want, row.src) {
+		got, ok, err := SetTask(row.src, row.line, row.task, row.done)
+		if err != nil || ok != (row.want != "") || got != cmp.Or(row.want, row.src) {
 			t.Errorf("%s: %q, %v", name, got, ok)
 		}
 	}
@@ -98,7 +98,9 @@ func TestTasksAreShown(t *testing.T) {
 	}
 	is.Equal(strings.Count(string(page), "checkbox"), len(shown))
 	var all []string
-	for _, task := range Tasks(src) {
+	tasks, err := Tasks(src)
+	is.NoErr(err)
+	for _, task := range tasks {
 		all = append(all, fmt.Sprint(task.Line, " ", task.Text, " ", task.Done))
 	}
 	want := []string{
@@ -120,7 +122,10 @@ func FuzzSetTask(f *testing.F) {
 		if len(src) > 1000 {
 			return // its tasks one after the other would take long
 		}
-		tasks := Tasks(src)
+		tasks, err := Tasks(src)
+		if err != nil {
+			return
+		}
 		page, err := Markdown([]byte(src))
 		if err != nil {
 			t.Fatal(err)
@@ -129,14 +134,17 @@ func FuzzSetTask(f *testing.F) {
 			t.Fatalf("%d boxes of %d tasks", n, len(tasks))
 		}
 		for i, task := range tasks {
-			got, ok := SetTask(src, task.Line, task.Text, !task.Done)
-			if !ok || got == src {
+			got, ok, err := SetTask(src, task.Line, task.Text, !task.Done)
+			if err != nil || !ok || got == src {
 				continue // two stand on the same line, or what is hidden does not count
 			}
 			if len(got) != len(src) {
 				t.Fatalf("%q became %q", src, got)
 			}
-			after := Tasks(got)
+			after, err := Tasks(got)
+			if err != nil {
+				return
+			}
 			if len(after) != len(tasks) || after[i].Text != task.Text || after[i].Line != task.Line {
 				t.Fatalf("%v became %v: %s", tasks, after, strconv.Quote(got))
 			}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"html/template"
 	"strings"
 	"sync"
@@ -82,7 +83,8 @@ func (r *Renders) Code(text, language, filename string) (*embed.CodeView, error)
 	return &v, err
 }
 
-// SetTask is [render.SetTask], when it is its turn. It fails with errBusy if that takes longer than limit.MemoryWait.
+// SetTask is [render.SetTask], when it is its turn. It fails with errBusy if that takes longer than limit.MemoryWait, or
+// reading the text too long.
 func (r *Renders) SetTask(src string, line int, task string, done bool) (out string, found bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit.MemoryWait)
 	defer cancel()
@@ -90,8 +92,11 @@ func (r *Renders) SetTask(src string, line int, task string, done bool) (out str
 		return "", false, errBusy
 	}
 	defer r.turns.Give()
-	out, found = render.SetTask(src, line, task, done)
-	return out, found, nil
+	out, found, err = render.SetTask(src, line, task, done)
+	if errors.Is(err, render.ErrLate) {
+		return "", false, errBusy
+	}
+	return out, found, err
 }
 
 // get returns the cached view, or calls fresh and caches its result. It fails with
