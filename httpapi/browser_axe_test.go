@@ -144,7 +144,7 @@ func TestBrowserAxe(t *testing.T) {
 		}, `document.querySelector('dialog input[readonly]')`},
 		{"a condition in the share sheet", "/notes", func() {
 			b.press("Share Harbour")
-			b.press("no password")
+			b.press("Password: none")
 		}, `document.querySelector('dialog .part [type=password]')`},
 		{"the viewer with its panel", "/files/" + photo, func() {
 			b.until(dialog)

@@ -398,6 +398,18 @@ func (b *tab) write(text string) {
 	b.do(input.InsertText(text))
 }
 
+// pick chooses a value in the field of a name.
+func (b *tab) pick(field, value string) {
+	b.Helper()
+	b.until(`(() => {
+		const e = document.querySelector(` + quoted("select[name="+field+"]") + `);
+		if (!e) return false;
+		e.value = ` + quoted(value) + `;
+		e.dispatchEvent(new Event('change', { bubbles: true }));
+		return e.value === ` + quoted(value) + `;
+	})()`)
+}
+
 func (b *tab) keys(keys ...string) {
 	b.Helper()
 	b.acts += len(keys)

@@ -45,7 +45,7 @@ func TestBrowserLanguage(t *testing.T) {
 	b.open("/notes")
 	b.until(`document.querySelector('#main .head small').textContent === '2 Notizen'`)
 	is.Equal(b.js(`document.querySelector('#main .head .main').textContent`), "Neu")
-	b.until(`/^\d+\.\d+\.\d{4}, \d\d:\d\d:\d\d$/.test(document.querySelector('#main time').title)`)
+	b.until(`/^\d+\.\d+\.\d{4}, \d\d:\d\d$/.test(document.querySelector('#main time').title)`)
 	b.until(`document.querySelector('#main .list').textContent.includes('Ablauf: 5. März 2199')`)
 	b.press("Neu")
 	b.fill("Titel", "Drei")

@@ -47,7 +47,10 @@ func TestBrowserInvitation(t *testing.T) {
 	b.until(`!!document.querySelector('dialog select')`)
 	b.js(`[...document.querySelectorAll('dialog .field')].find((f) => f.textContent.startsWith('Holidays')).
 		querySelector('select').value = 'edit'`)
-	b.fill("Days that the link works", "3")
+	// It ends in a week, and at the latest in 90 days.
+	is.Equal(b.js(`document.querySelector('dialog [name=expiresAt]').value`), "week")
+	is.Equal(b.js(`[...document.querySelector('dialog [name=expiresAt]').options].map((o) => o.value).join()`), "hour,day,week,month,other")
+	b.pick("expiresAt", "day")
 	b.press("Make the link")
 	b.until(`document.querySelector('dialog img.qr')?.naturalWidth > 0`)
 	link, _ := b.js(`document.querySelector('dialog input.mono').value`).(string)

@@ -54,6 +54,7 @@ func TestBrowserRequests(t *testing.T) {
 		color.value = '#aa0000';
 	})()`)
 	b.fill("Custom link", "wedding")
+	b.pick("expiresAt", "week")
 	b.js(`document.querySelector('dialog[open] [name=requiresCaptcha]').click()`)
 	b.press("Create link")
 	b.until(`document.querySelector('dialog[open] input[aria-label=Link]')?.value.endsWith('/up/wedding')`)
@@ -65,6 +66,7 @@ func TestBrowserRequests(t *testing.T) {
 	)
 	b.do(emulation.ClearDeviceMetricsOverride())
 	b.press("Close")
+	is.True(one(b.App, "upload-requests", "expiresAt") != nil)
 
 	// Dropped, with the proof of work that the link asks for.
 	s := profile(b.App)

@@ -271,10 +271,10 @@ func TestBrowserSharedWithPassword(t *testing.T) {
 	b.press("Share Wifi")
 	b.press("Anyone with the link")
 	b.until(`document.querySelector('dialog input[readonly]')`)
-	b.press("no password")
+	b.press("Password: none")
 	b.fill("Password", "open sesame")
 	b.click(`.part .main`)
-	b.until(`document.querySelector('[data-part=password]').textContent === 'password set'`)
+	b.until(`document.querySelector('[data-part=password]').textContent === 'Password: set'`)
 	b.keys(kb.Escape)
 
 	visitor.open("/v/" + slug)

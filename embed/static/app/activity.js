@@ -1,10 +1,8 @@
 // What happened in an account, latest first, under headings by day. It owns the entries and nothing else, and uses
 // nothing of view. account.js and security.js call activity with a part of their page to fill.
-import { add, dayName, deviceName, h, known, locale, t } from './dom.js';
+import { add, dayName, deviceName, exactly, h, known, t } from './dom.js';
 import { kinds } from './kinds.js';
 import { api, base, load } from './session.js';
-
-const longTime = { dateStyle: 'medium', timeStyle: 'short' };
 
 // subjectOf names what an entry is about, with a link if it is an item.
 function subjectOf(e) {
@@ -21,7 +19,7 @@ function entry(e) {
       e.address && h('span', {}, e.address),
       e.by && h('span', {}, t('activity.by', { name: e.by })),
       e.changes.length > 0 && h('span', {}, e.changes.join(', ')),
-      h('time', { datetime: e.at }, new Date(e.at).toLocaleString(locale, longTime)))));
+      h('time', { datetime: e.at }, exactly(e.at)))));
 }
 
 // activity fills an element with entries of a path of the API: the latest, as many as given, and more on request.

@@ -2,9 +2,10 @@
 // fills view.out and stops with view.signal. The router calls the page.
 import { backupSection } from './backups.js';
 import {
-  add, addActions, ago, button, bytes, emptyState, h, icon, iconButton, itemOf, locale, meter, newID, t, tn, toast,
-  when,
+  add, addActions, ago, button, bytes, emptyState, exactly, h, icon, iconButton, itemOf, locale, meter, newID, t, tn,
+  toast, when,
 } from './dom.js';
+import { expiryField } from './expiry.js';
 import { openDialog, openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
@@ -76,8 +77,7 @@ function checkStore(store) {
     until, slot: at(store.lastSlotAt), snapshot: at(store.lastSnapshotAt),
   });
   if (store.oldestAt) {
-    const oldest = new Date(store.oldestAt).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' });
-    gives += ` ${t('instance.storeSince', { oldest })}`;
+    gives += ` ${t('instance.storeSince', { oldest: exactly(store.oldestAt) })}`;
   }
   if (!store.exact) return ['warning', `${gives} ${t('instance.storeInexact')}`];
   return [store.lagSeconds > 60 ? 'warning' : 'ok', gives];
@@ -190,7 +190,7 @@ async function saveSettings(now) {
 
 // settingsCards are forms for the settings of the server.
 function settingsCards(s) {
-  const others = { captchaProvider: ['turnstile', 'hcaptcha'] };
+  const others = { captchaProvider: (name) => ['turnstile', 'hcaptcha'].includes(name) };
   const secretText = s.hasCaptchaSecret ? t('common.unchanged') : '';
   return [
     settingsForm(t('admin.limits'), [
@@ -401,16 +401,12 @@ async function invite() {
     fields: [
       roleField,
       quotaField,
-      {
-        name: 'days', label: t('admin.inviteDays'), type: 'number', min: 1, max: 90, required: true,
-        hint: own.length ? t('admin.inviteShare') : '',
-      },
+      expiryField({ required: true, mostDays: 90, hint: own.length ? t('admin.inviteShare') : '' }),
       ...own.map((c) => ({ name: c.id, label: c.title, type: 'choice', none: t('admin.notShared'), choices })),
     ],
-    values: { role: 'user', days: 7 },
-    run: async ({ role, quotaBytes, days, ...roles }) => {
+    values: { role: 'user' },
+    run: async ({ role, quotaBytes, expiresAt, ...roles }) => {
       const shared = Object.entries(roles).filter(([, may]) => may).map(([id, may]) => ({ id, role: may }));
-      const expiresAt = new Date(Date.now() + days * 864e5).toISOString();
       const made = await api('POST', 'admin/invitations', { role, quotaBytes, expiresAt, collections: shared });
       rerender();
       showInvitation(made.url);

@@ -2,13 +2,11 @@
 // fail. It owns both. admin.js calls backupSection; app.js calls begin if the page says that a backup has failed. Of
 // view it uses name.
 import {
-  addActions, button, bytes, copyText, find, h, icon, itemOf, locale, t, tn, toast, when,
+  addActions, button, bytes, copyText, exactly, find, h, icon, itemOf, locale, t, tn, toast, when,
 } from './dom.js';
 import { openForm } from './forms.js';
 import { rerender } from './router.js';
 import { api, base, downloadLink, showProblem, view } from './session.js';
-
-const exact = (time) => new Date(time).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' });
 
 const inList = (time) => new Date(time).toLocaleString(locale, { dateStyle: 'short', timeStyle: 'short' });
 
@@ -23,7 +21,7 @@ function schedule(s) {
     const init = h('code', {}, 'kist backup init DIR'), flag = h('code', {}, 'kist serve --backup-to DIR');
     return h('p.soft', {}, tn('backups.none', { init, flag }));
   }
-  const next = s.running ? t('backups.running') : s.nextAt && t('backups.next', { when: exact(s.nextAt) });
+  const next = s.running ? t('backups.running') : s.nextAt && t('backups.next', { when: exactly(s.nextAt) });
   return [
     s.error && h('p.warn', { role: 'status' }, s.error),
     h('p.soft', {}, tn('backups.schedule', { time: s.at, folder: h('code', {}, s.folder) }), ' ', next),
@@ -45,11 +43,11 @@ function card({ lastBackupAt, backup }) {
 }
 
 function backupRow(b) {
-  const label = t('backups.restoreOne', { when: exact(b.at) });
+  const label = t('backups.restoreOne', { when: exactly(b.at) });
   const row = h('li.item.plain', {},
     h('span.pic', {}, icon(b.ok ? 'check' : 'close')),
     h('div.what', {},
-      h('span.name', { title: exact(b.at) }, inList(b.at)),
+      h('span.name', { title: exactly(b.at) }, inList(b.at)),
       h('div.meta', {},
         h(b.ok ? 'span.badge.on' : 'span.badge.warn', {}, t(b.ok ? 'backups.good' : 'backups.bad')),
         b.size > 0 && h('span', {}, bytes(b.size)),
@@ -103,7 +101,7 @@ const quoted = (path) => /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replace
 function restore(b) {
   const command = `kist restore ${quoted(b.path)}`;
   openForm({
-    title: t('backups.restoreTitle', { when: exact(b.at) }), text: t('backups.restoreText'),
+    title: t('backups.restoreTitle', { when: exactly(b.at) }), text: t('backups.restoreText'),
     button: t('common.copy'),
     fields: [{ name: 'command', label: t('backups.command'), type: 'text', readonly: true }], values: { command },
     run: async () => { toast(await copyText(command) ? t('backups.copied') : command); },

@@ -130,7 +130,9 @@ export function dayName(time) {
   return d.toLocaleDateString(locale, { month: 'long', year: 'numeric' });
 }
 
-export const when = (time) => h('time', { datetime: time, title: new Date(time).toLocaleString(locale) }, ago(time));
+// exactly is what the title of a rounded time says. when is the rounded time with that title.
+export const exactly = (time) => new Date(time).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' });
+export const when = (time) => h('time', { datetime: time, title: exactly(time) }, ago(time));
 
 // localDateTime formats a time for a datetime-local field.
 export function localDateTime(time) {

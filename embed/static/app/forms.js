@@ -2,7 +2,7 @@
 // the open dialogs and gives the focus back when one closes. It uses nothing of view. Every module that asks the user
 // for something calls openForm, openDialog or settingsForm.
 import {
-  addActions, all, button, bytes, find, grow, h, icon, iconButton, localDateTime, newID, problemText, t,
+  addActions, all, button, bytes, find, grow, h, icon, iconButton, newID, problemText, t,
 } from './dom.js';
 import { api, copyLink, folders, showProblem, tagColor, tagOptions } from './session.js';
 
@@ -14,7 +14,9 @@ export { copyText } from './dom.js';
 const taken = { slug_taken: 'slug', tag_taken: 'name', folder_taken: 'name', username_taken: 'username' };
 
 // A field has a name, a label and a type. The types are text (several lines), choice, check, checks, tags, folder,
-// number, size (bytes), time, password, url and color; the default is one line of text.
+// number, size (bytes), password, url and color; the default is one line of text. The control of a field with make is
+// what that makes of its name and id. onlyFor has the fields that it depends on, and a function that says for which of
+// their values it is shown.
 
 // parseBytes reads a size such as "10 GB". It returns null for an empty text and NaN for a text that is not a size.
 function parseBytes(text) {
@@ -62,7 +64,7 @@ function elementOf(f, id, common) {
   }
 }
 
-const inputTypes = { number: 'number', password: 'password', color: 'color', time: 'datetime-local', url: 'url' };
+const inputTypes = { number: 'number', password: 'password', color: 'color', url: 'url' };
 
 // suggestionsOf are the values that a field of one line suggests, if it does.
 const suggestionsOf = (f) => f.type === 'folder' ? folders.map((x) => x.name) : f.list;
@@ -71,6 +73,7 @@ const suggestionsOf = (f) => f.type === 'folder' ? folders.map((x) => x.name) : 
 function control(f, value) {
   const id = newID();
   const c = { f, id };
+  if (f.make) return wrap(f.make(c, value));
   if (f.type === 'tags') return tagControl(c, value);
 
   const el = elementOf(f, id, {
@@ -88,7 +91,6 @@ function control(f, value) {
       case 'checks': return all('input:checked', el).map((x) => x.value);
       case 'number': return el.value === '' ? null : Number(el.value);
       case 'choice': return el.value || null;
-      case 'time': return el.value ? new Date(el.value).toISOString() : null;
       case 'size': return parseBytes(el.value);
       default: return el.value;
     }
@@ -96,7 +98,6 @@ function control(f, value) {
   c.set = (v) => {
     if (f.type === 'check') el.checked = !!v;
     else if (f.type === 'checks') for (const x of all('input', el)) x.checked = (v ?? []).includes(x.value);
-    else if (f.type === 'time') el.value = v ? localDateTime(v) : '';
     else if (f.type === 'size') el.value = v ? bytes(v) : '';
     else if (f.type !== 'choice' || !f.required || v) el.value = v ?? '';
   };
@@ -149,7 +150,7 @@ function wrap(c) {
   c.node = f.type === 'check'
     ? h('div.field', {}, h('label.check', { for: id }, c.el, h('span', {}, f.label)), hint, error)
     : h(f.half ? 'div.field.half' : 'div.field', {},
-      f.type === 'checks' ? h('span.label', {}, f.label) : h('label', { for: c.input.id }, f.label),
+      f.type === 'checks' ? h('span.label', {}, f.label) : h('label', { for: id }, f.label),
       c.el, c.extra, hint, error);
   return c;
 }
@@ -238,9 +239,7 @@ export class Form {
   // showRelevant hides fields that do not apply, depending on the values of other fields.
   showRelevant() {
     for (const c of this.controls) {
-      for (const [name, values] of Object.entries(c.f.onlyFor ?? {})) {
-        c.node.hidden = !values.includes(this.control(name).get());
-      }
+      for (const [name, fits] of Object.entries(c.f.onlyFor ?? {})) c.node.hidden = !fits(this.control(name).get());
     }
   }
 
@@ -286,17 +285,24 @@ export class Form {
     else if (text) this.alert.scrollIntoView({ block: 'nearest' });
   }
 
-  // isUnclear is true if the browser cannot read what is in a field, such as half of a date. The value of the field is
-  // empty then.
-  get isUnclear() { return this.controls.some((c) => !c.node.hidden && c.el.validity?.badInput); }
+  // flawOf says what the browser cannot read in a field, such as half of a date, or what is missing in it. The value of
+  // the field is empty then.
+  flawOf(c) {
+    if (c.node.hidden) return '';
+    return c.input.validity?.badInput ? t('forms.unclear') : c.flaw?.() ?? '';
+  }
+
+  // isUnclear is true if a field has a flaw.
+  get isUnclear() { return this.controls.some((c) => this.flawOf(c)); }
 
   // check reports whether the form can be sent. If not, it shows what is wrong.
   check() {
     const fields = {};
     for (const c of this.controls) {
       const v = c.get();
-      if (!c.node.hidden && c.el.validity?.badInput) fields[c.f.name] = t('forms.unclear');
-      if (c.f.required && (v === '' || v === null)) fields[c.f.name] = t('forms.required');
+      const flaw = this.flawOf(c);
+      if (flaw) fields[c.f.name] = flaw;
+      if (!flaw && c.f.required && (v === '' || v === null)) fields[c.f.name] = t('forms.required');
       if (c.f.type === 'size' && Number.isNaN(v)) fields[c.f.name] = t('forms.badSize');
       if (c.f.same && v !== this.control(c.f.same).get()) fields[c.f.name] = t('forms.differs');
     }

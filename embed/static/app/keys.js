@@ -6,6 +6,7 @@ import {
   add, addActions, all, button, emptyState, find, h, icon, iconButton, itemOf, known, newID, shorten, t, tn, toast,
   when,
 } from './dom.js';
+import { expiryField } from './expiry.js';
 import { copyText, openDialog, openForm } from './forms.js';
 import { rerender } from './router.js';
 import { api, base, heading, load, me, showProblem, subheading } from './session.js';
@@ -153,18 +154,16 @@ function showKey(key) {
 }
 
 function newKey() {
-  const endings = { never: t('share.never'), 30: t('keys.in30'), 90: t('keys.in90'), 365: t('keys.in365') };
   openForm({
     title: t('keys.new'), button: t('keys.create'),
     fields: [
       { name: 'name', label: t('forms.name'), required: true, placeholder: t('keys.sample'), hint: t('keys.nameHint') },
       { name: 'scopes', label: t('keys.permissions'), type: 'checks', choices: allowed() },
-      { name: 'ends', label: t('share.expires'), type: 'choice', required: true, choices: endings },
+      expiryField(),
     ],
-    values: { scopes: ['all'], ends: 'never' },
-    run: async ({ name, scopes: chosen, ends }) => {
-      const expires = ends !== 'never' && { expiresAt: new Date(Date.now() + ends * 864e5).toISOString() };
-      const answer = await api('POST', 'keys', { name, scopes: chosen.length ? chosen : ['all'], ...expires });
+    values: { scopes: ['all'] },
+    run: async ({ scopes: chosen, ...now }) => {
+      const answer = await api('POST', 'keys', { ...now, scopes: chosen.length ? chosen : ['all'] });
       rerender();
       showKey(answer.key);
     },

@@ -3,7 +3,7 @@
 // and redraw. Pages make a list with listOf; every module that changes a record calls change, updateRows or showSaved.
 import {
   add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number,
-  painted, picture, shorten, t, toast, when,
+  painted, picture, shorten, t, tn, toast, when,
 } from './dom.js';
 import {
   apiPathOf, fromOwner, isMedia, kindOf, kinds, pageOf, placeOf, shareAddressOf, tagNames, thumbnailOf, titleOf, visits,
@@ -90,7 +90,7 @@ export function sharing(r) {
   const over = r.expiresAt && Date.parse(r.expiresAt) <= Date.now();
   if (r.isPublic && !over) out.push(h('span.badge.on', {}, t('list.public')));
   if (over) out.push(h('span.badge.warn', {}, t('list.expired')));
-  else if (r.expiresAt) out.push(t('list.expires', { when: ago(r.expiresAt) }));
+  else if (r.expiresAt) out.push(h('span', {}, tn('list.expires', { when: when(r.expiresAt) })));
   if (r.hasPassword) out.push(h('span', { title: t('list.needsPassword') }, icon('lock'), ' ', t('list.password')));
   const n = r[k.counter] ?? 0, some = r.viewsOfLimit ?? 0;
   if (r[k.limit]) out.push(t(k.counter === 'clicks' ? 'list.ofClicks' : 'list.ofViews', { some, n: r[k.limit] }));

@@ -1,6 +1,6 @@
 // The reader shows one item as visitors see it, and what only its owner sees. The editor is one key away. It owns its
 // dialog, and uses nothing of view. The router calls openReader.
-import { add, ago, all, find, h, icon, iconButton, locale, t } from './dom.js';
+import { add, ago, all, exactly, find, h, icon, iconButton, t } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
 import { canEdit, fromOwner, kindOf, placeOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
@@ -36,7 +36,7 @@ function stateLine(r) {
   return h('div.meta', {},
     r.owner ? h('span', {}, fromOwner(r)) : !r.isPublic && h('span', {}, icon('lock'), ' ', t('reader.private')),
     !r.owner && sharing(r).map((part) => typeof part === 'string' ? h('span', {}, part) : part),
-    h('time', { datetime: at, title: new Date(at).toLocaleString(locale) }, said),
+    h('time', { datetime: at, title: exactly(at) }, said),
     tagNames(r).map(tagChip));
 }
 

@@ -4,6 +4,7 @@
 import {
   add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, shorten, t, tn, toast, when,
 } from './dom.js';
+import { expiryField } from './expiry.js';
 import { openDialog, openForm } from './forms.js';
 import { rerender } from './router.js';
 import { addPending, api, base, heading, load, localAddress, Problem, setPending, showProblem } from './session.js';
@@ -212,7 +213,7 @@ function fieldsOfRequest(r) {
     { name: 'title', label: t('requests.formTitle'), required: true, placeholder: t('requests.sample') },
     { name: 'description', label: t('requests.message'), type: 'text' },
     { name: 'folderName', label: t('requests.folder'), type: 'folder', half: true },
-    { name: 'expiresAt', label: t('share.expires'), type: 'time', half: true },
+    expiryField({ half: true }),
     { name: 'isActive', label: t('requests.accept'), type: 'check' },
     { name: 'requiresApproval', label: t('requests.review'), type: 'check' },
     { name: 'requiresCaptcha', label: t('requests.requireCaptcha'), type: 'check' },
@@ -229,7 +230,7 @@ function fieldsOfRequest(r) {
     { name: 'perUserWindowHours', label: t('requests.perHours'), type: 'number', min: 1, half: true },
     { name: 'slug', label: t('requests.slug'), plain: true, placeholder: t('requests.generated') },
     { name: 'branded', label: t('requests.branded'), type: 'check' },
-    { name: 'brandColor', label: t('requests.colour'), type: 'color', onlyFor: { branded: [true] } },
+    { name: 'brandColor', label: t('requests.colour'), type: 'color', onlyFor: { branded: Boolean } },
   ];
 }
 

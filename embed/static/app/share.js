@@ -1,55 +1,43 @@
 // The share dialog: who can open an item, its link, the conditions, and who opened it. Every choice is saved at once.
 // It owns the conditions and their form, and uses nothing of view. list.js calls share for a record; the box for new
 // items (add.js) calls optionsOf and shows the same conditions.
-import { add, all, ago, day, find, h, icon, locale, number, t, toast } from './dom.js';
+import { add, ago, all, day, exactly, find, h, icon, number, t, tn, toast, when } from './dom.js';
+import { endOf, expiryField } from './expiry.js';
 import { copyText, Form, openDialog } from './forms.js';
 import { apiPathOf, kindOf, kinds, shareAddressOf, titleOf, visits } from './kinds.js';
 import { change as changeRecord, updateRows } from './list.js';
 import { api, base, copyLink, loadModule, Problem, showProblem } from './session.js';
 
-const ends = {
-  never: t('share.never'),
-  hour: t('share.hour'),
-  day: t('share.day'),
-  week: t('share.week'),
-  month: t('share.month'),
-  other: t('share.pick'),
-};
-const milliseconds = { hour: 36e5, day: 864e5, week: 6048e5, month: 2592e6 };
-const endOf = (span) => new Date(Date.now() + milliseconds[span]).toISOString();
-
-// The conditions: whether each is set, what it says in one line, the fields of its form, and what the form changes.
+// The conditions: the name of each, whether it is set, what it says, the exact value where that is a rounded one, the
+// fields of its form, and what the form changes.
 const conditions = {
   expires: {
+    label: () => t('share.expires'),
     isSet: (r) => !!r.expiresAt,
     says(r) {
       if (!r.expiresAt) return t('share.neverExpires');
-      return t(r.expiryAction === 'delete' ? 'share.deletes' : 'list.expires', { when: ago(r.expiresAt) });
+      if (Date.parse(r.expiresAt) <= Date.now()) return t('list.expired');
+      return r.expiryAction === 'delete' ? t('share.deletes', { when: ago(r.expiresAt) }) : ago(r.expiresAt);
     },
+    exact: (r) => r.expiresAt && exactly(r.expiresAt),
     fields: () => [
-      { name: 'ends', label: t('share.expires'), type: 'choice', required: true, choices: ends },
-      { name: 'expiresAt', label: t('share.expiresAt'), type: 'time', onlyFor: { ends: ['other'] } },
+      expiryField(),
       {
         name: 'expiryAction', label: t('share.atEnd'), type: 'choice', required: true,
-        choices: { hide: t('share.hide'), delete: t('share.delete') },
-        onlyFor: { ends: Object.keys(ends).filter((end) => end !== 'never') },
+        choices: { hide: t('share.hide'), delete: t('share.delete') }, onlyFor: { expiresAt: Boolean },
       },
     ],
-    values: (r) => ({
-      ends: r.expiresAt ? 'other' : 'never', expiresAt: r.expiresAt, expiryAction: r.expiryAction ?? 'hide',
-    }),
-    changes(r, now) {
-      if (now.ends === 'other' && !now.expiresAt) throw new Problem('', 0, { expiresAt: t('forms.required') });
-      const end = now.ends === 'never' ? null : now.ends === 'other' ? now.expiresAt : endOf(now.ends);
-      const sameMinute = end && r.expiresAt && Math.abs(Date.parse(end) - Date.parse(r.expiresAt)) < 60e3;
-      const expiryAction = now.expiryAction ?? 'hide'; // it is not asked if there is no end
-      const sameAction = expiryAction === (r.expiryAction ?? 'hide');
-      return { ...!sameMinute && { expiresAt: end }, ...!sameAction && { expiryAction } };
+    values: (r) => ({ expiresAt: r.expiresAt, expiryAction: r.expiryAction ?? 'hide' }),
+    changes(r, { expiresAt, expiryAction }) {
+      const sameMinute = Math.abs(Date.parse(expiresAt) - Date.parse(r.expiresAt)) < 60e3;
+      const same = sameMinute || expiresAt === (r.expiresAt ?? null);
+      return { ...!same && { expiresAt }, ...expiryAction !== (r.expiryAction ?? 'hide') && { expiryAction } };
     },
   },
   password: {
+    label: () => t('share.password'),
     isSet: (r) => r.hasPassword,
-    says: (r) => r.hasPassword ? t('share.hasPassword') : t('share.noPassword'),
+    says: (r) => r.hasPassword ? t('share.hasPassword') : t('share.none'),
     fields: (r) => [{
       name: 'password', label: r.hasPassword ? t('share.newPassword') : t('share.password'), type: 'password',
       autocomplete: 'new-password', required: true,
@@ -59,8 +47,9 @@ const conditions = {
     remove: (r) => r.hasPassword && [t('share.removePassword'), { password: '' }],
   },
   limit: {
+    label: (r) => t(kindOf(r).counter === 'clicks' ? 'share.clicks' : 'share.views'),
     isSet: (r) => !!r[kindOf(r).limit],
-    says: (r) => r[kindOf(r).limit] ? visits(kindOf(r), r[kindOf(r).limit]) : t('common.noLimit'),
+    says: (r) => r[kindOf(r).limit] ? t('share.atMost', { n: r[kindOf(r).limit] }) : t('common.noLimit'),
     fields: (r) => [
       {
         name: kindOf(r).limit, label: kindOf(r).counter === 'clicks' ? t('share.clickLimit') : t('share.viewLimit'),
@@ -82,9 +71,10 @@ function oneLabel(k) {
   return k.counter === 'clicks' ? t('share.oneClick') : t('share.oneView');
 }
 
-// termsOf shows the conditions of an item in one line whose parts open in place, and presets. item returns the item as
-// it is now. change is called with what the user changes, and returns a promise. settle saves what the user has typed
-// but not applied, and resolves to whether it could; it is called before anything that relies on the conditions.
+// termsOf shows presets, and below them the conditions of an item, a row each, whose controls open in place. item
+// returns the item as it is now. change is called with what the user changes, and returns a promise. settle saves what
+// the user has typed but not applied, and resolves to whether it could; it is called before anything that relies on the
+// conditions.
 export function termsOf(item, change) {
   const node = h('div.terms');
   const status = h('p.error', { role: 'alert', hidden: true });
@@ -116,7 +106,7 @@ export function termsOf(item, change) {
   }
   // preset sets a condition, or takes it back if it is set so.
   const preset = (label, isSet, field, value) => {
-    const b = h('button', { type: 'button', 'aria-pressed': String(isSet) }, label);
+    const b = h('button.link', { type: 'button', 'aria-pressed': String(isSet) }, isSet && icon('check'), label);
     b.onclick = async () => {
       if (!await settle()) return;
       await set(isSet ? { [field]: null } : { isPublic: true, [field]: value });
@@ -161,18 +151,19 @@ export function termsOf(item, change) {
     return { name, node: part, isChanged, save };
   }
 
-  // partButton opens and closes the form of a condition.
-  function partButton(r, [name, c]) {
-    const look = { type: 'button', 'aria-expanded': String(open === name), 'data-part': name };
-    const b = h(c.isSet(r) ? 'button.set' : 'button', look, c.says(r));
+  // rowOf names a condition and says what it is. It opens and closes the form.
+  function rowOf(r, [name, c]) {
+    const look = { type: 'button', 'aria-expanded': String(open === name), 'data-part': name, title: c.exact?.(r) };
+    const inside = [h('span', {}, `${c.label(r)}:`), ' ', h('b', {}, c.says(r))];
+    const b = h(c.isSet(r) ? 'button.set' : 'button', look, inside);
     b.onclick = async () => {
       const next = open === name ? '' : name;
       if (!await settle()) return;
       open = next;
       draw();
-      find('.part input, .part select', node)?.focus();
+      find('.part :is(input, select):not([hidden])', node)?.focus();
     };
-    return b;
+    return [b, open === name && editor.node];
   }
 
   function draw() {
@@ -182,13 +173,12 @@ export function termsOf(item, change) {
     const active = document.activeElement, focused = outside().indexOf(active);
     if (editor?.name !== open) editor = open ? formOf(open) : null;
 
-    const line = h('div.row.conditions', {}, Object.entries(conditions).map((one) => partButton(r, one)));
-    const untilWeek = Date.parse(r.expiresAt) - Date.now() - milliseconds.week;
-    const presets = h('div.row', {},
+    const week = endOf('week'), isWeek = Math.abs(Date.parse(r.expiresAt) - Date.parse(week)) < 36e5;
+    const presets = h('div.row.presets', {},
       preset(oneLabel(k), r.isPublic && r[k.limit] === once, k.limit, once),
-      preset(t('share.aWeek'), Math.abs(untilWeek) < milliseconds.hour, 'expiresAt', endOf('week')));
+      preset(t('share.aWeek'), isWeek, 'expiresAt', week));
     node.replaceChildren();
-    add(node, status, line, editor?.node, presets);
+    add(node, presets, status, h('div.conditions', {}, Object.entries(conditions).map((one) => rowOf(r, one))));
     (node.contains(active) ? active : outside()[focused])?.focus();
   }
   draw();
@@ -254,7 +244,8 @@ export function share(r) {
   // ---- Who can open it, and its link ----
 
   const segment = (isPublic, label) => {
-    const b = h('button', { type: 'button', 'aria-pressed': String(r.isPublic === isPublic) }, label);
+    const chosen = r.isPublic === isPublic;
+    const b = h('button', { type: 'button', 'aria-pressed': String(chosen) }, chosen && icon('check'), label);
     b.onclick = settled(() => r.isPublic !== isPublic && change({ isPublic }).then(terms.draw, showProblem));
     return b;
   };
@@ -295,7 +286,10 @@ export function share(r) {
     d.body.replaceChildren();
     add(d.body,
       house,
-      segments, r.isPublic ? linkRow() : h('p.soft', {}, t(r.members?.length ? 'share.onlyMembers' : 'share.onlyYou')), terms.node, visitsOf());
+      segments,
+      r.isPublic ? linkRow() : h('p.soft', {}, t(r.members?.length ? 'share.onlyMembers' : 'share.onlyYou')),
+      terms.node,
+      visitsOf());
     (d.body.contains(active) ? active : all('button', d.body)[focused])?.focus();
   }
 
@@ -328,7 +322,7 @@ export function share(r) {
   }
 
   draw();
-  find(`.segments [aria-pressed="${r.isPublic}"]`, d.body).focus();
+  find('.segments [aria-pressed="true"]', d.body).focus();
 }
 
 const days = 30;
@@ -367,9 +361,8 @@ const deviceNames = { phone: t('share.phones'), desktop: t('share.computers'), p
 
 // logRow says when and how someone opened an item.
 function logRow(one) {
-  const at = new Date(one.at).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' });
   return h('li', {},
-    h('time', { datetime: one.at }, at),
+    h('time', { datetime: one.at }, exactly(one.at)),
     ` · ${deviceNames[one.device]}`,
     one.network && ` · ${one.network}`,
     one.referrer && ` · ${one.referrer}`);
@@ -385,7 +378,7 @@ function visitsShown(v) {
   const numbers = (list, nameOf) => list.map(([name, n]) => `${nameOf(name)} ${number(n)}`).join(' · ');
   const dayLabels = [today - days + 1, today].map((n) => h('span', {}, day((n + 0.5) * 864e5)));
   return [
-    h('p.soft', {}, t('share.last', { when: ago(v.lastAt) })),
+    h('p.soft', {}, tn('share.last', { when: when(v.lastAt) })),
     h('div', {}, curveOf(byDay), h('div.ends', { 'aria-hidden': 'true' }, dayLabels)),
     h('p', {}, numbers(used, (name) => deviceNames[name])),
     common.length > 0 && h('p', {}, numbers(common, (host) => host)),
