@@ -74,7 +74,7 @@ func TestAppNamesEveryChoice(t *testing.T) {
 		{"share.js", "name: 'maxViewsAction'", "MaybeLimitAction"},
 		{"share.js", "name: 'expiryAction'", "EndAction"},
 		{"admin.js", "name: 'role'", "Role"},
-		{"admin.js", "name: 'captchaProvider'", "MaybeCaptchaProvider"},
+		{"settings.js", "name: 'captchaProvider'", "MaybeCaptchaProvider"},
 		{"keys.js", "const scopes = ", "Scope"},
 		{"moving.js", "const formats = ", "ImportFormat"},
 		{"moving.js", "const states = ", "ImportState"},

@@ -240,7 +240,7 @@ var scriptTexts = map[string][]string{
 		"tags", "uploads", "viewer",
 	},
 	"activity-later":    {"activity", "events"},
-	"admin-later":       {"admin", "backups", "instance"},
+	"admin-later":       {"admin", "backups", "instance", "settings"},
 	"backups-later":     {"backups"},
 	"board-later":       {"board"},
 	"cards-later":       {"people"},
@@ -257,6 +257,7 @@ var scriptTexts = map[string][]string{
 	"replace-later":     {"replace", "trash", "versions"},
 	// Its script imports those of keys and activity.
 	"security-later": {"activity", "events", "identities", "keys", "security", "setups"},
+	"settings-later": {"settings"},
 	"ticks-later":    {"ticks"},
 	"tiles-later":    {"tiles"},
 	"trash-later":    {"trash"},

@@ -960,10 +960,14 @@ func TestBrowserWebhooks(t *testing.T) {
 	is.True(b.Sound())
 }
 
-// TestBrowserAdmin turns all keys off and on, and makes and deletes a user.
+// TestBrowserAdmin changes the settings, which are saved at once and can be taken back, turns all keys off and on, and
+// deletes a user.
 func TestBrowserAdmin(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
+	b.WithPassword(b.User, "correct horse")
+	b.signIn() // the new password ended the session
+	const ended = `document.querySelectorAll('.toast').forEach((message) => message.end())`
 	b.Upload(nil, apitest.File("a.txt", "text/plain", "abc")).Want(201)
 	b.open("/admin")
 	is.Equal(b.js(`document.querySelector('#storage .figure').textContent`), "3 bytes")
@@ -980,6 +984,17 @@ func TestBrowserAdmin(t *testing.T) {
 	is.Equal(b.js(asked), false)
 	b.pick("captchaProvider", "hcaptcha")
 	is.Equal(b.js(asked), true)
+	b.fill("Site key", "10000000")
+	b.keys(kb.Tab)
+	is.Equal(b.Get("/api/v1/admin/settings").At("data.captchaProvider"), nil) // until there are both keys
+	b.fill("Secret", "0x0")
+	b.keys(kb.Tab)
+	b.says("Saved.")
+	b.until(`document.querySelector('[name=captchaSecret]').value === ''`)
+	is.Equal(b.Get("/api/v1/admin/settings").At("data.captchaProvider"), "hcaptcha")
+	b.press("Undo")
+	b.until(`document.querySelector('[name=captchaProvider]').value === ''`)
+	is.Equal(b.Get("/api/v1/admin/settings").At("data.hasCaptchaSecret"), false)
 
 	b.press("Allow API keys")
 	b.says("API keys are blocked for everyone.")
@@ -987,18 +1002,39 @@ func TestBrowserAdmin(t *testing.T) {
 	b.press("Allow API keys")
 	b.says("API keys are allowed again.")
 	b.Get("/api/v1/me").Want(200)
+	b.js(ended)
 
 	b.fill("Default quota per user", "nonsense")
-	b.click(`form[aria-label=Limits] button`)
+	b.keys(kb.Tab)
 	b.until(`document.querySelector('form[aria-label=Limits] .error:not([hidden])')`)
+	b.until(`document.activeElement.name === 'maxUploadBytes'`) // it is told, and goes on
 	b.fill("Default quota per user", "50 GB")
-	b.click(`form[aria-label=Limits] button`)
+	b.keys(kb.Enter)
 	b.says("Saved.")
 	is.Equal(b.Get("/api/v1/admin/settings").At("data.defaultQuotaBytes"), 50e9)
+	b.press("Undo")
+	b.until(`document.querySelector('[name=defaultQuotaBytes]').value === ''`)
+	is.Equal(b.Get("/api/v1/admin/settings").At("data.defaultQuotaBytes"), nil)
 
 	b.press("Check bookmarked pages")
-	b.click(`form[aria-label="Bookmark checks"] button`)
 	b.App.Until("/api/v1/admin/settings", func(g *apitest.Answer) bool { return g.At("data.linkChecks") == false })
+	b.fill("Report weaknesses to", "me")
+	b.keys(kb.Enter)
+	b.until(`document.querySelector('form[aria-label=Security] .error:not([hidden])')?.textContent.includes('mailto')`)
+
+	// Some time after the sign-in the server asks who it is. Without an answer the switch shows what holds.
+	b.Clock.Advance(people.RecentTime)
+	b.press("Check bookmarked pages")
+	b.fill("Password", "correct horse")
+	b.press("Cancel")
+	b.until(`!document.querySelector('dialog') && !document.querySelector('[name=linkChecks]').checked`)
+	b.says("Confirm")
+	b.press("Check bookmarked pages")
+	b.fill("Password", "correct horse")
+	b.keys(kb.Enter)
+	b.App.Until("/api/v1/admin/settings", func(g *apitest.Answer) bool { return g.At("data.linkChecks") == true })
+	b.says("Saved.")
+	b.js(ended)
 
 	b.AddUser("ben", people.Member)
 	b.open("/admin")

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
 	"kist/httpapi/apitest"
@@ -80,21 +81,27 @@ func TestBrowserTrash(t *testing.T) {
 	trashed(1)
 	days := func(n string) {
 		b.fill("Keep deleted items for (days)", n)
-		b.click(`form[aria-label="Trash"] .row > button`)
+		b.keys(kb.Enter)
 	}
 	b.signIn() // settings need a recent one
 	b.open("/admin")
 	days("0")
 	b.shows("1 item in the trash will be deleted permanently")
 	b.press("Cancel")
+	b.until(`document.querySelector('[name=trashDays]').value === '30'`)
 	trashed(1)
 	days("10")
 	b.says("Saved.")
+	b.press("Undo")
+	b.until(`document.querySelector('[name=trashDays]').value === '30'`)
+	is.Equal(b.Get("/api/v1/admin/settings").At("data.trashDays"), 30.0)
 	trashed(1)
 	days("0")
 	b.click("dialog .danger")
 	b.App.Until("/api/v1/admin/settings", func(g *apitest.Answer) bool { return g.At("data.trashDays") == 0.0 })
 	trashed(0)
+	b.says("Saved.")
+	is.Equal(b.js(`document.querySelector('[data-act=toast-run]')`), nil) // what is gone cannot come back
 	is.True(b.Sound())
 }
 

@@ -1,15 +1,16 @@
-// The admin page: the health of the server, its settings, and the accounts. It owns the cards and the rows of users. It
-// fills view.out and stops with view.signal. The router calls the page.
+// The admin page: the health of the server, the accounts, its settings and backups. It owns the cards and the rows of
+// users. It fills view.out and stops with view.signal. The router calls the page.
 import { backupSection } from './backups.js';
 import {
   add, addActions, ago, button, bytes, emptyState, exactly, h, icon, iconButton, itemOf, locale, meter, newID, t, tn,
   toast, when,
 } from './dom.js';
 import { expiryField } from './expiry.js';
-import { openDialog, openForm, settingsForm } from './forms.js';
+import { openDialog, openForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, me, Problem, setTrashed, showProblem, start } from './session.js';
+import { api, base, heading, load, me, Problem, showProblem, start, subheading } from './session.js';
+import { settingsOf } from './settings.js';
 
 // ---- The health of the server ----
 
@@ -180,102 +181,6 @@ function storageCard(stats, users) {
     of.length > 1 && h('ul.checks', { 'aria-label': t('instance.byUser') }, of.slice(0, mostUsers).map(userRow)));
 }
 
-// ---- Settings ----
-
-// saveSettings changes what is entered, and says so.
-async function saveSettings(now) {
-  await api('PATCH', 'admin/settings', now);
-  toast(t('common.saved'));
-}
-
-// settingsCards are forms for the settings of the server.
-function settingsCards(s) {
-  const others = { captchaProvider: (name) => ['turnstile', 'hcaptcha'].includes(name) };
-  const secretText = s.hasCaptchaSecret ? t('common.unchanged') : '';
-  return [
-    settingsForm(t('admin.limits'), [
-      {
-        name: 'defaultQuotaBytes', label: t('admin.defaultQuota'), type: 'size', placeholder: t('common.noLimit'),
-        hint: t('admin.defaultQuotaHint'),
-      },
-      { name: 'maxUploadBytes', label: t('common.largestFile'), type: 'size', placeholder: bytes(start.maxUpload) },
-    ], s, t('common.save'), saveSettings),
-
-    settingsForm(t('admin.checks'), [
-      { name: 'linkChecks', label: t('admin.checkPages'), type: 'check', hint: t('admin.checkPagesHint') },
-    ], s, t('common.save'), saveSettings),
-
-    settingsForm(t('admin.metadata'), [
-      { name: 'stripMetadata', label: t('admin.stripMetadata'), type: 'check', hint: t('admin.stripMetadataHint') },
-    ], s, t('common.save'), saveSettings),
-
-    settingsForm(t('admin.people'), [
-      { name: 'listPeople', label: t('admin.listPeople'), type: 'check', hint: t('admin.listPeopleHint') },
-    ], s, t('common.save'), saveSettings),
-
-    settingsForm(t('admin.trash'), [
-      {
-        name: 'trashDays', label: t('admin.trashDays'), type: 'number', min: 0, max: 3650, required: true,
-        hint: t('admin.trashHint'),
-      },
-    ], s, t('common.save'), saveTrash),
-
-    settingsForm(t('admin.security'), [
-      {
-        name: 'securityContact', label: t('admin.securityContact'), plain: true,
-        placeholder: 'mailto:security@example.org', hint: t('admin.securityHint'),
-      },
-    ], s, t('common.save'), saveSettings),
-
-    settingsForm(t('admin.captcha'), [
-      {
-        name: 'captchaProvider', label: t('admin.provider'), type: 'choice', none: t('admin.serverDefault'),
-        choices: {
-          pow: t('admin.pow'), turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: t('admin.noCaptcha'),
-        },
-      },
-      { name: 'captchaSiteKey', label: t('admin.siteKey'), plain: true, onlyFor: others },
-      {
-        name: 'captchaSecret', label: t('admin.secret'), type: 'password', onlyFor: others,
-        autocomplete: 'new-password', placeholder: secretText,
-      },
-      {
-        name: 'captchaVerifyUrl', label: t('admin.verifyURL'), type: 'url', onlyFor: others,
-        placeholder: t('admin.providersOwn'),
-      },
-    ], s, t('common.save'), ({ captchaSecret, ...now }) =>
-      saveSettings(captchaSecret ? { ...now, captchaSecret } : now)),
-  ];
-}
-
-// saveTrash saves how long the trash keeps items. It asks before that empties the trash.
-async function saveTrash(now) {
-  const save = async () => {
-    await api('PATCH', 'admin/settings', now);
-    start.trashDays = now.trashDays;
-    toast(t('common.saved'));
-  };
-  const { trashed } = now.trashDays ? { trashed: 0 } : (await api('GET', 'admin/stats')).data;
-  if (!trashed) return save();
-  return openForm({
-    title: t('admin.trashOffTitle'), text: t('admin.trashOffText', { n: trashed }), button: t('admin.trashOff'),
-    danger: true,
-    run: async () => {
-      await save();
-      setTrashed(0);
-    },
-  });
-}
-
-// keysCard lets nobody use API keys, or everybody.
-function keysCard(disabled) {
-  const off = h('input', { type: 'checkbox', id: newID(), role: 'switch', checked: !disabled, act: 'tokens' });
-  return h('div.card', {},
-    h('h2', {}, t('admin.keys')),
-    h('label.check', { for: off.id }, off, h('span', {}, t('admin.allowKeys'))),
-    h('p.soft', {}, t('admin.allowKeysHint')));
-}
-
 // ---- Users ----
 
 // userLine says what a user is, and how much they store.
@@ -333,21 +238,21 @@ export default async function page(v) {
   }
   add(v.out,
     heading(t('admin.title')),
-    h('div.cards', {},
+    h('div.column', {},
       journalCard(health?.data.journal),
       damagedCard(health?.data.files),
       health && healthCard(health.data, stats?.data.index),
       storageCard(stats?.data, users.data),
-      keysCard(settings.data.apiTokensDisabled),
-      settingsCards(settings.data)),
-    health && backupSection(health.data, backups?.data ?? [], v.signal),
-    h('div.head', {},
-      h('h2', {}, t('admin.users')),
-      h('small.soft', {}, t('admin.accounts', { n: users.total })),
-      h('div.row', {}, button('user-new', '', { class: 'main' }, icon('plus'), t('admin.invite')))),
-    invitations?.data.length > 0 &&
-      h('ul.list', { 'aria-label': t('admin.invitations') }, invitations.data.map(invitationRow)),
-    h('ul.list', { 'aria-label': t('admin.users') }, users.data.map(userRow)));
+      h('div.head', {},
+        h('h2', {}, t('admin.users')),
+        h('small.soft', {}, t('admin.accounts', { n: users.total })),
+        h('div.row', {}, button('user-new', '', { class: 'main' }, icon('plus'), t('admin.invite')))),
+      invitations?.data.length > 0 &&
+        h('ul.list', { 'aria-label': t('admin.invitations') }, invitations.data.map(invitationRow)),
+      h('ul.list', { 'aria-label': t('admin.users') }, users.data.map(userRow)),
+      subheading(t('settings.title')),
+      settingsOf(settings.data),
+      health && backupSection(health.data, backups?.data ?? [], v.signal)));
   return t('admin.title');
 }
 
@@ -471,16 +376,6 @@ const itemsOf = (u) => Object.values(u.counts).reduce((a, b) => a + b, 0);
 const userOf = (el) => itemOf(el).user;
 
 addActions({
-  async tokens(el) {
-    const off = !el.checked;
-    try {
-      await api('PATCH', 'admin/settings', { apiTokensDisabled: off });
-      toast(off ? t('admin.keysOffNow') : t('admin.keysOnNow'));
-    } catch (e) {
-      el.checked = off;
-      showProblem(e);
-    }
-  },
   'user-new': invite,
   'invitation-delete': (el) => takeBack(itemOf(el).invitation),
   'user-edit': (el) => editUser(userOf(el)),

@@ -43,7 +43,7 @@ function elementOf(f, id, common) {
       return h('select', common, f.required ? null : h('option', { value: '' }, f.none ?? '—'), choices);
     }
     case 'check':
-      return h('input', { ...common, type: 'checkbox' });
+      return h('input', { ...common, type: 'checkbox', role: f.role });
     case 'checks': {
       const boxes = Object.entries(f.choices).map(([v, text]) =>
         h('label.check', {}, h('input', { type: 'checkbox', value: v, name: f.name }), h('span', {}, text)));
@@ -260,7 +260,8 @@ export class Form {
   }
 
   // showProblem shows a field's problem next to the field and everything else above the form. null clears all problems.
-  showProblem(problem) {
+  // It leads the user there unless leads is false.
+  showProblem(problem, leads = true) {
     let first = null;
     const rest = [], named = taken[problem?.code];
     const isTaken = this.controls.some((c) => c.f.name === named);
@@ -281,6 +282,7 @@ export class Form {
     const text = !problem ? '' : fields ? rest.join(' ') : problem.message;
     this.alert.hidden = !text;
     this.alert.textContent = text;
+    if (!leads) return;
     if (first) first.input.focus();
     else if (text) this.alert.scrollIntoView({ block: 'nearest' });
   }
@@ -295,8 +297,8 @@ export class Form {
   // isUnclear is true if a field has a flaw.
   get isUnclear() { return this.controls.some((c) => this.flawOf(c)); }
 
-  // check reports whether the form can be sent. If not, it shows what is wrong.
-  check() {
+  // check reports whether the form can be sent. If not, it shows what is wrong as showProblem does.
+  check(leads = true) {
     const fields = {};
     for (const c of this.controls) {
       const v = c.get();
@@ -307,7 +309,7 @@ export class Form {
       if (c.f.same && v !== this.control(c.f.same).get()) fields[c.f.name] = t('forms.differs');
     }
     if (!Object.keys(fields).length) return true;
-    this.showProblem({ fields });
+    this.showProblem({ fields }, leads);
     return false;
   }
 }
