@@ -93,6 +93,7 @@ type CollectionPage struct {
 	Logged      bool
 	Open        bool
 	InApp       bool   // the app shows it, and adds what can be done
+	Can         string // in the app: what that depends on, so that another page is another one
 	Arrange     string // where the app has it, for those inside
 
 	Pictures       []Tile

@@ -3,7 +3,7 @@ package public
 import (
 	"bytes"
 	"cmp"
-	"hash/fnv"
+	"fmt"
 	"math"
 	"net/url"
 	"os"
@@ -120,6 +120,7 @@ func makeBoard(c *web.Request, r *record.Record, who viewer, inApp bool) (*embed
 	}
 	at := c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug)
 	if inApp {
+		b.page.Can = fmt.Sprintf("%s %s %t", who.role, body.Sort, body.Download)
 		at = b.page.Arrange + "/board"
 	}
 	if n > 1 {
@@ -423,11 +424,13 @@ func shapeOf(width, height int) int {
 // hues is how many colours the style sheet has for what has no picture.
 const hues = 12
 
-// hueOf is the colour for a name, which is always the same.
+// hueOf is the colour for a name: the one that it has in the app, where hueOf of tiles.js chooses it.
 func hueOf(name string) int {
-	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(name)) // never fails
-	return int(sum.Sum32() % hues)
+	degrees := 7
+	for _, r := range name {
+		degrees = (degrees*31 + int(r)) % 360
+	}
+	return degrees * hues / 360
 }
 
 // faceOf is the initial of a person in the person's colour.

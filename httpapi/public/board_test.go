@@ -70,6 +70,15 @@ func TestBoard(t *testing.T) {
 	a.Patch("/api/v1/notes/"+note, `{"title":"changed"}`).Want(200)
 	is.True(strings.Contains(string(board(key, tag).Want(200).Body), "changed"))
 
+	// What may be done is part of the page, so that the app of a member whose role changes learns of it.
+	tag.Set("If-None-Match", board(key, nil).Want(200).Header.Get("ETag"))
+	a.Do(apitest.Request{
+		Method: "PUT", Path: "/api/v1/collections/" + id + "/members/" + bob.ID.String(), JSON: `{"role":"edit"}`,
+	}).Want(200)
+	board(key, tag).Want(200)
+	is.True(strings.Contains(string(board(key, nil).Want(200).Body), "shared by"))
+	is.True(!strings.Contains(string(board(a.Key, nil).Want(200).Body), "shared by")) // it is theirs
+
 	faces := func() bool { return strings.Contains(string(board(a.Key, nil).Want(200).Body), `class="initial`) }
 	is.True(faces())
 	a.Disable(bob)
