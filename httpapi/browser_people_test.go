@@ -65,7 +65,7 @@ func TestBrowserInvitation(t *testing.T) {
 	b.fill("Password", "correct horse")
 	b.fill("Confirm password", "correct horse")
 	b.press("Create account")
-	b.until(`location.pathname.startsWith('/v/') && document.body?.textContent.includes('Bring sun cream')`)
+	b.until(`location.pathname.startsWith('/collections/') && document.body?.textContent.includes('Bring sun cream')`)
 	b.do(chromedp.Navigate(link))
 	b.until(`document.body?.textContent.includes('This invitation does not work')`)
 }

@@ -245,8 +245,9 @@ func TestJoinPage(t *testing.T) {
 	}
 
 	done := post(link, "same-origin", filled("bob", "correct horse", "correct horse")).Want(303)
-	is.Equal(done.Header.Get("Location"), "/v/"+shared.Text("data.slug"))
-	got := a.Do(apitest.As(done.CookieOf(apitest.SessionName), "GET", done.Header.Get("Location"), nil)).Want(200)
+	is.Equal(done.Header.Get("Location"), "/collections/"+shared.Text("data.id"))
+	at := done.Header.Get("Location") + "/board"
+	got := a.Do(apitest.As(done.CookieOf(apitest.SessionName), "GET", at, nil)).Want(200)
 	is.True(strings.Contains(string(got.Body), "Holidays"))
 	a.Visit(link, "Accept", "text/html").Want(404)
 	gone := post(link, "same-origin", filled("cleo", "correct horse", "correct horse")).Want(404)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -346,12 +345,13 @@ func (f *flow) join(tx *kv.Tx, issuer string, id *oidc.Identity, by string) (*pe
 	return u, nil
 }
 
-// AfterJoin is where somebody goes on who has joined: to the one collection that is shared, or to the home page.
+// AfterJoin is where in the app somebody goes on who has joined: to the one collection that is shared, or to the home
+// page.
 func AfterJoin(joined []*record.Record) string {
 	if len(joined) != 1 {
 		return "/"
 	}
-	return "/v/" + url.PathEscape(joined[0].Slug)
+	return "/collections/" + joined[0].ID.String()
 }
 
 // lostGroup ends all sessions of the account of an identity that may not sign in any more. Its
