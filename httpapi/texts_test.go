@@ -12,6 +12,7 @@ import (
 
 	"kist/embed"
 	"kist/httpapi/apitest"
+	"kist/httpapi/web"
 	"kist/kv/people"
 )
 
@@ -89,11 +90,6 @@ func TestTextsAreUsed(t *testing.T) {
 	}
 }
 
-// codeOfError finds the codes of errors in Go code, and no other words.
-var codeOfError = regexp.MustCompile(
-	`(?:(?i:code)\w*(?::| =) |(?:told|unavailable)\(\s*|http\.Status\w+, |TooMany\("\w+", |errors\.New\()"(\w+)"`,
-)
-
 // What other languages translate of the code is in the code.
 func TestTranslationsOfCode(t *testing.T) {
 	t.Parallel()
@@ -105,15 +101,8 @@ func TestTranslationsOfCode(t *testing.T) {
 	if len(german["errors"]) == 0 || len(german["problems"]) == 0 {
 		t.Fatal("nothing is translated")
 	}
-	_, takenWords, _ := strings.Cut(code.String(), "takenWords = map") // of kv.UserError
-	takenWords, _, _ = strings.Cut(takenWords, "}")
-	codes := make(map[string]bool)
-	for _, found := range codeOfError.FindAllStringSubmatch(code.String(), -1) {
-		codes[found[1]] = true
-	}
 	for name := range german["errors"] {
-		index, taken := strings.CutSuffix(name, "_taken")
-		if !codes[name] && (!taken || !strings.Contains(takenWords, `"`+index+`": "`)) {
+		if !slices.ContainsFunc(web.ErrorCodes, func(e web.ErrorCode) bool { return e.Code == name }) {
 			t.Errorf("no error has the code %s", name)
 		}
 	}
@@ -132,6 +121,25 @@ func TestTranslationsOfCode(t *testing.T) {
 		made := regexp.MustCompile(differs.ReplaceAllString(regexp.QuoteMeta(english), "%[ds]"))
 		if !strings.Contains(code.String(), english) && !made.MatchString(code.String()) {
 			t.Errorf("no field has the problem %q", english)
+		}
+	}
+}
+
+// forPrograms are the codes of errors that people do not see in the app.
+var forPrograms = []string{
+	"answered_before", "authorization_pending", "bad_cursor", "bad_idempotency_key", "bad_query", "bad_range",
+	"checksum_mismatch", "conflicting_credentials", "expired_token", "idempotency_mismatch", "invalid_fields",
+	"invalid_grant", "invalid_request", "key_disabled", "key_expired", "key_revoked", "malformed", "misdirected",
+	"no_device", "not_ready", "offset_mismatch", "too_many_answers", "tus_version", "unknown_key",
+	"unsupported_encoding", "unsupported_grant_type", "unsupported_media_type",
+}
+
+// Every error that the app can show is translated.
+func TestErrorsAreTranslated(t *testing.T) {
+	t.Parallel()
+	for _, e := range web.ErrorCodes {
+		if translated := embed.Lang("de").Has("errors." + e.Code); translated == slices.Contains(forPrograms, e.Code) {
+			t.Errorf("errors.%s: translated: %t", e.Code, translated)
 		}
 	}
 }
