@@ -247,7 +247,7 @@ var scriptTexts = map[string][]string{
 	"collections-later": {"collections"},
 	"conflict-later":    {"conflict"},
 	"home-later":        {"home", "tiles"},
-	"house-later":       {"house"},
+	"house-later":       {"house", "tiles"},
 	"keys-later":        {"keys", "setups"},
 	"picker-later":      {"board"},
 	"kind-later":        {"tiles"},

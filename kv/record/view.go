@@ -167,7 +167,7 @@ func (k *Kind) filledView() View {
 	word(&v.Icon, "list")
 	word(&v.Count.One, "{n} "+v.One)
 	word(&v.Count.Other, "{n} "+v.One+"s")
-	word(&v.None, "Add the first one above.")
+	word(&v.None, "Add the first one.")
 
 	form := NewForm(k)
 	var shape field.Shaped = form
@@ -272,16 +272,16 @@ var (
 			{Name: "description"},
 			{Name: "imageUrl", Label: "Image URL"},
 		},
-		None: "Paste a URL above, or use the browser extension. Kist fills in the title.",
+		None: "Add a URL, or use the browser extension. Kist fills in the title.",
 	}
 	noteView = View{
 		Icon: "note", Quick: "content", Prompt: "Write a note …",
 		Inputs: []Input{
 			{Name: "title"},
-			{Name: "content", Label: "Text", Hint: "Markdown: # heading, **bold**, - list, [link](URL)."},
+			{Name: "content", Label: "Text", Hint: "Markdown: # heading, **bold**, - list, - [ ] task, [link](URL)."},
 			{Name: "sourceUrl", Label: "Source", Lines: 1},
 		},
-		None: "Write one above. Notes are Markdown. A note without a title shows its first line.",
+		None: "Notes are Markdown. “- [ ] Milk” makes a box to tick. A note without a title shows its first line.",
 	}
 	snippetView = View{
 		Icon: "snippet", Quick: "content", Prompt: "Paste some code or a command",
@@ -294,7 +294,7 @@ var (
 			}},
 			{Name: "content", Label: "Code", Code: true},
 		},
-		None: "Paste a command or some code above to have it on every device.",
+		None: "Keep a command or some code here to have it on every device.",
 	}
 	recipeView = View{
 		Icon: "recipe", Quick: "title", Prompt: "Name of the dish", Full: true,
@@ -305,7 +305,7 @@ var (
 			{Name: "instructions", Hint: "One step per line: 1. Whisk"},
 			{Name: "imageUrl", Label: "Photo URL"},
 		},
-		None: "Type the name of a dish above, then add its ingredients.",
+		None: "Add the name of a dish, then its ingredients.",
 	}
 	gameView = View{
 		Icon: "game", Quick: "title", Prompt: "Title of a game",
@@ -319,13 +319,13 @@ var (
 			{Name: "coverUrl", Label: "Cover image URL"},
 			{Name: "storeUrl", Label: "Store page URL"},
 		},
-		None: "Type a title above. Wishlist, backlog, finished: the list can be shared.",
+		None: "Wishlist, backlog, finished: the list can be shared.",
 	}
 	linkView = View{
 		Page: "links", One: "short link", Many: "Links", Icon: "shortlink",
 		Quick: "originalUrl", Prompt: "Paste a long URL to shorten",
 		Inputs: []Input{{Name: "originalUrl", Label: "Target URL"}, {Name: "description", Lines: 1}},
-		None:   "Paste a long URL above to get a short link, and see how often it is used.",
+		None:   "Make a long URL short, and see how often it is used.",
 	}
 	collectionView = View{
 		Icon: "collection", Quick: "title", Prompt: "Name of a collection",
@@ -335,6 +335,6 @@ var (
 			{Name: "sort", Label: "Order", Half: true},
 			{Name: "allowDownload", Label: "Visitors may download"},
 		},
-		None: "Share many things behind one link: a folder, a tag, or items that you select.",
+		None: "Share many things at once, with people of this house or behind one link.",
 	}
 )

@@ -79,7 +79,7 @@ func TestViewFollowsFromTheFields(t *testing.T) {
 		lines = append(lines, strings.TrimSpace(line))
 	}
 	is.Equal(strings.Join(lines, ""), `{"name": "wine","api": "wines","path": "wines","one": "wine","many": "Wines","count": {"one": "{n} wine","other": "{n} wines"},"icon": "list",`+
-		`"counter": "views","limit": "maxViews","quick": "title","prompt": "Title","none": "Add the first one above.","fields": [`+
+		`"counter": "views","limit": "maxViews","quick": "title","prompt": "Title","none": "Add the first one.","fields": [`+
 		`{"name": "title","label": "Title","required": true,"maxLength": 512},`+
 		`{"name": "homeRegion","label": "Home region","maxLength": 64},`+
 		`{"name": "remarks","label": "Remarks","type": "text","maxLength": 8192},`+

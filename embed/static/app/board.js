@@ -25,7 +25,7 @@ async function fetchPage(address, signal, etag = '') {
   } catch (e) { throw e.name === 'AbortError' ? e : problemOf(0); }
   if (answer.status === 304) return null;
   if (answer.type === 'opaqueredirect') throw problemOf(401);
-  if (!answer.ok) throw problemOf(answer.status, { error: t('list.missing', { kind: t('board.collection') }) });
+  if (!answer.ok) throw problemOf(answer.status, { error: t('board.gone') });
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   await useStyle(find('link[rel=stylesheet][href*="/board."]', page));
   const article = document.importNode(find('article.board', page), true);

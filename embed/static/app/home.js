@@ -49,13 +49,14 @@ async function overview(v, hasItems, listed) {
   const files = none ? [] : listed ?? (await ask('', 'files?brief=true&limit=12&type=image')).data;
   const pictures = files.filter(isPicture).map(pictureTile);
   const favourites = hits.data.filter((hit) => kinds[hit.kind]).map((hit) => favouriteChip(hit.record));
-  const everything = own.total > mostTiles
-    && h('a.button.quiet', { href: `${base}/collections` }, t('home.all', { n: number(own.total) }));
+  const allOf = ({ total }) => total > mostTiles
+    && h('a.button.quiet', { href: `${base}/collections` }, t('home.all', { n: number(total) }));
+  const mine = hasItems && part(kinds.collection.many, ownTiles(own.data), allOf(own));
+  const others = await sharedTiles(v, shared, allOf(shared));
 
   return [
     reviewNote(),
-    hasItems && part(kinds.collection.many, ownTiles(own.data), everything),
-    await sharedTiles(v, shared),
+    ...own.data.length ? [mine, others] : [others, mine],
     pictures.length > 0 && part(fileTypes.image, h('ul.strip', {}, pictures)),
     favourites.length > 0 && part(t('kind.favourites'), h('div.filters', {}, favourites)),
   ];
@@ -109,8 +110,11 @@ function takeShared(v) {
   if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
 }
 
-// recentList is the list of what is new. An empty one greets the user.
-function recentList() {
+const countAll = () => Object.values(me.counts).reduce((a, b) => a + b, 0);
+const sizeOfAll = () => countAll() > 0 ? t('home.summary', { n: countAll(), size: bytes(me.usedBytes ?? 0) }) : '';
+
+// recentList is the list of what is new. An empty one greets the user. summary tells how much there is.
+function recentList(summary) {
   let greeting = null;
   const names = Object.keys(kinds).filter((name) => name !== 'collection'); // they have tiles
   const list = listOf(new Source(names, {}, 12), {
@@ -122,8 +126,10 @@ function recentList() {
       loadModule('welcome').then((m) => node.append(m.welcome()), () => {});
       return node;
     },
-    // The list of what to set up stays when the first item comes.
-    counted(n) { if (n && greeting) list.node.after(...all('#setup', greeting)); },
+    counted(n) {
+      summary.textContent = sizeOfAll();
+      if (n && greeting) list.node.after(...all('#setup', greeting)); // it stays when the first item comes
+    },
   });
   return {
     ...list,
@@ -136,24 +142,23 @@ function recentList() {
 }
 
 export default async function (v) {
-  const total = Object.values(me.counts).reduce((a, b) => a + b, 0);
+  const total = countAll(), summary = h('small.soft', {}, sizeOfAll());
   const files = start.answers.files?.data; // before the list takes them
   v.box = addBox();
   takeShared(v);
-  v.list = recentList();
+  v.list = recentList(summary);
   v.accepts = () => true;
 
   const left = me.role === 'admin' && total > 0 ? storage.get('setup', 0) : 0;
   const setup = left > 0 ? setupNote(left) : null;
   v.shown = () => setup?.node.isConnected && setup.read();
 
-  const summary = total > 0 && t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) });
   add(v.out,
     h('h1.hide', {}, t('home.title')),
     v.box.node,
     setup?.node,
     await overview(v, total > 0, files),
-    h('div.head', {}, h('h2', {}, t('home.recent')), summary && h('small.soft', {}, summary)),
+    h('div.head', {}, h('h2', {}, t('home.recent')), summary),
     v.list.node);
   return t('home.title');
 }

@@ -1,13 +1,10 @@
 // Who of the people on this server shares a collection: their names, and what each may do. It uses nothing of view. The
 // share dialog shows it.
 import { add, all, find, h, iconButton, t, toast } from './dom.js';
-import { apiPathOf } from './kinds.js';
+import { apiPathOf, personName } from './kinds.js';
 import { updateRows } from './list.js';
 import { api, countChange, me, showProblem } from './session.js';
-
-const roles = { see: t('house.see'), add: t('house.add'), edit: t('house.edit') };
-
-const nameOf = (p) => p.displayName || p.name;
+import { roles } from './tiles.js';
 
 // houseOf is the part of the share dialog for a collection. changed is called with the collection as it is now. It is
 // empty where nobody else is.
@@ -29,7 +26,7 @@ export function houseOf(r, changed) {
       updateRows(r);
       changed(r);
       const member = r.members?.find((m) => m.userId === id);
-      if (member && r.isPublic) toast(t('house.public', { name: nameOf(member) }));
+      if (member && r.isPublic) toast(t('house.public', { name: personName(member) }));
     } catch (e) {
       draw();
       showProblem(e);
@@ -37,7 +34,7 @@ export function houseOf(r, changed) {
   }
 
   const roleOf = (member) => {
-    const el = h('select', { 'aria-label': t('house.roleOf', { name: nameOf(member) }) },
+    const el = h('select', { 'aria-label': t('house.roleOf', { name: personName(member) }) },
       choices.map(([role, text]) => h('option', { value: role, selected: role === member.role }, text)));
     el.onchange = () => set(member.userId, el.value);
     return el;
@@ -50,12 +47,12 @@ export function houseOf(r, changed) {
     node.hidden = !members.length && !others.length;
     const chooser = h('select', { 'aria-label': t('house.choose') },
       h('option', { value: '' }, t('house.choose')),
-      others.map((p) => h('option', { value: p.id }, nameOf(p))));
+      others.map((p) => h('option', { value: p.id }, personName(p))));
     chooser.onchange = () => chooser.value && set(chooser.value, 'see');
     const rows = members.map((m) => {
-      const out = iconButton('none', 'close', t('house.remove', { name: nameOf(m) }), { class: 'quiet square' });
+      const out = iconButton('none', 'close', t('house.remove', { name: personName(m) }), { class: 'quiet square' });
       out.onclick = () => set(m.userId, '');
-      return h('li', {}, h('span.grow', {}, nameOf(m)), roleOf(m), out);
+      return h('li', {}, h('span.grow', {}, personName(m)), roleOf(m), out);
     });
     node.replaceChildren();
     add(node, h('h3', {}, t('house.title')), rows.length > 0 && h('ul', {}, rows), others.length > 0 && chooser);

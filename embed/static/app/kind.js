@@ -125,7 +125,7 @@ function siftButton(p) {
 
 export default function kindPage(v) {
   const k = v.kind, p = v.params, file = k === kinds.file, home = `${base}/${k.path}`;
-  const filtered = filterNames.some((n) => p.get(n));
+  const chosen = filterNames.filter((n) => p.get(n)), filtered = chosen.length > 0;
   const grid = file && storage.get('grid', ['image', 'video'].includes(p.get('type')));
   v.grid = grid;
   v.cards = showsCards(k);
@@ -153,9 +153,10 @@ export default function kindPage(v) {
       count.textContent = countOf(k, n);
       for (const el of [filters, sift]) el.hidden = !n && !filtered;
     },
-    empty: () => filtered
-      ? emptyState(t('list.noMatches'), t('list.noMatchesHint'), h('a.button', { href: home }, t('list.showAll')))
-      : emptyState(t('list.none', { kinds: lower(k.many) }), k.none, button('new', makeText, { class: 'main' })),
+    empty: () => file && folderOf(p) && chosen.length === 1
+      ? emptyState(t('folder.empty'), t('folder.emptyHint'))
+      : filtered ? emptyState(t('list.noMatches'), t('list.noMatchesHint'), h('a.button', { href: home }, t('list.showAll')))
+        : emptyState(t('list.none', { kinds: lower(k.many) }), k.none, button('new', makeText, { class: 'main' })),
   });
 
   // Tags and folders can be loaded, or change, while the page is shown.

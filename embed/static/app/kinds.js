@@ -125,7 +125,9 @@ export const editorOf = (r) => pageOf(r) + '?edit=1';
 export const placeOf = (r) => r.slug ?? new URL(shareAddressOf(r)).pathname.split('/v/')[1];
 // canEdit reports whether the user may change the words of a record; fromOwner says whose it is.
 export const canEdit = (r) => !r.owner || r.role === 'edit';
-export const fromOwner = (r) => t('list.from', { name: r.owner.displayName || r.owner.name });
+export const fromOwner = (r) => t('list.from', { name: personName(r.owner) });
+// personName is how a person wants to be called.
+export const personName = (person) => person.displayName || person.name;
 // thumbnailOf is the address of a small version of a file. Other bytes have another address: a browser does not ask
 // again for a picture that the page shows already.
 export const thumbnailOf = (r, size = '') =>

@@ -19,7 +19,7 @@ export function openPicker({ title, has, told, take, send }) {
   const upload = h('button', { type: 'button' }, icon('upload'), t('common.upload'));
 
   const draw = () => {
-    done.textContent = t('board.addChosen', { n: chosen.size });
+    done.textContent = chosen.size ? t('board.addChosen', { n: chosen.size }) : t('board.add');
     done.disabled = !chosen.size;
   };
 
@@ -44,7 +44,7 @@ export function openPicker({ title, has, told, take, send }) {
       const found = (await api('GET', `search?${query}`)).data;
       if (mine !== asked) return;
       const rows = found.filter((hit) => kinds[hit.kind] && hit.kind !== 'collection').map((hit) => rowOf(hit.record));
-      list.replaceChildren(...rows.length ? rows : [h('li.soft', {}, t('search.empty'))]);
+      list.replaceChildren(...rows.length ? rows : [h('li.soft', {}, t(query.has('q') ? 'search.empty' : 'board.empty'))]);
     } catch (e) { showProblem(e); }
   }
 

@@ -95,7 +95,8 @@ async function show(to, { back = false } = {}) {
     page.shown?.();
   } catch (e) {
     if (e.name === 'AbortError') return;
-    setMain(h('p.alert', { role: 'alert' }, e.message), button('again', t('common.again')));
+    if (e.status === 404 && page.kind) showMissing(page.kind, e.message);
+    else setMain(h('p.alert', { role: 'alert' }, e.message), button('again', t('common.again')));
   }
 
   if (!back) scrollTo(0, 0);

@@ -172,7 +172,10 @@ export async function copyLink(address, text = t('common.linkCopied'), more = {}
   });
 }
 
-export const showProblem = (e) => { if (e.name !== 'AbortError') toast(e.message, { bad: true }); };
+// showProblem tells of what went wrong. That the user is signed out is told already.
+export const showProblem = (e) => {
+  if (e.name !== 'AbortError' && e.status !== 401) toast(e.message, { bad: true });
+};
 
 let signedOutShown = false;
 function showSignedOut() {

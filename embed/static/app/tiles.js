@@ -1,31 +1,31 @@
 // Tiles of collections: a cover or a mosaic of pictures, the title, and who else is there. It owns nothing that stays,
 // and uses nothing of view. The home page, the page of collections and faces.js call them.
 import { h, icon, picture, t } from './dom.js';
-import { kinds } from './kinds.js';
+import { kinds, personName } from './kinds.js';
 import { api, base, localAddress, takeAnswer } from './session.js';
 
-const nameOf = (person) => person.displayName || person.name;
 const initialsOf = (person) =>
-  nameOf(person).split(/\s+/).slice(0, 2).map((word) => [...word][0]).join('').toUpperCase();
+  personName(person).split(/\s+/).slice(0, 2).map((word) => [...word][0]).join('').toUpperCase();
 
-// hueOf is the colour of a name, the same on every page.
-export const hueOf = (name) => [...name].reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 360, 7);
+// hueOf is the colour of a name: one of twelve, the same on every page. The server has the same rule for boards.
+export const hueOf = (name) =>
+  Math.floor([...name].reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 360, 7) / 30) * 30 + 15;
 
 function initials(person) {
-  const el = h('i', { title: nameOf(person) }, initialsOf(person));
-  el.style.setProperty('--hue', hueOf(person.name));
+  const el = h('i', { title: personName(person) }, initialsOf(person));
+  el.style.setProperty('--hue', hueOf(personName(person)));
   return el;
 }
 
 const mostInitials = 3;
-const roles = { see: t('tiles.see'), add: t('tiles.add'), edit: t('tiles.edit') };
+export const roles = { see: t('tiles.see'), add: t('tiles.add'), edit: t('tiles.edit') };
 
 // whose says who owns a collection and what the user may do in it, or shows who else is in it.
 export function whose(r) {
-  if (r.owner) return h('span.who', {}, initials(r.owner), h('span', {}, nameOf(r.owner), ' · ', roles[r.role]));
+  if (r.owner) return h('span.who', {}, initials(r.owner), h('span', {}, personName(r.owner), ' · ', roles[r.role]));
   const members = r.members ?? [], more = members.length - mostInitials;
   if (!members.length) return null;
-  return h('span.who', { role: 'img', 'aria-label': t('tiles.with', { names: members.map(nameOf).join(', ') }) },
+  return h('span.who', { role: 'img', 'aria-label': t('tiles.with', { names: members.map(personName).join(', ') }) },
     members.slice(0, mostInitials).map(initials), more > 0 && h('span', {}, `+${more}`));
 }
 
@@ -62,13 +62,13 @@ const shelf = (records, ...more) => h('ul.shelf', {}, records.map(tileOf), more)
 // ownTiles are the user's collections, and the tile for a new one.
 export const ownTiles = (records) => shelf(records, newTile());
 
-// sharedTiles are the collections that others share with the user, with a heading; null if nobody does.
-export async function sharedTiles(v, answer) {
+// sharedTiles are the collections that others share with the user, with a heading and more in it; null if nobody does.
+export async function sharedTiles(v, answer, more = null) {
   const path = 'collections?from=others&limit=500&sort=updated';
   const shared = answer ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null);
   if (!shared?.data.length) return null;
   const title = t('tiles.shared');
-  return h('section.overview', { 'aria-label': title }, h('div.head', {}, h('h2', {}, title)), shelf(shared.data));
+  return h('section.overview', { 'aria-label': title }, h('div.head', {}, h('h2', {}, title), more), shelf(shared.data));
 }
 
 // sharedPart is filled when what others share is read.

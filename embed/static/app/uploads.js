@@ -17,7 +17,7 @@ const panel = find('#uploads');
 // An upload is waiting, running, retrying (after an error), paused (by the user), failed, done or cancelled.
 let queue = [];
 let uploaded = 0; // files since the panel was last empty
-let finished = []; // records of the files uploaded since the queue was last empty
+let finished = []; // records of the files uploaded since the queue was last empty, but for those that others took
 
 const isOpen = (u) => ['waiting', 'running', 'retrying', 'paused'].includes(u.state);
 const uploadOf = (el) => itemOf(el).upload;
@@ -161,7 +161,7 @@ function fail(u, text, forGood) {
 // showDone shows that a file was uploaded, with the record that the server created.
 function showDone(u, record) {
   Object.assign(u, { state: 'done', sent: u.file.size, record });
-  finished.push(record);
+  if (!u.added) finished.push(record);
   uploaded++;
   countChange();
   countItems('file', 1);
@@ -174,7 +174,7 @@ function showDone(u, record) {
     draw();
   }, 4000);
   startNext();
-  if (!queue.some(isOpen)) showAllDone();
+  if (!queue.some(isOpen)) allDone();
 }
 
 function drop(u) {
@@ -182,10 +182,12 @@ function drop(u) {
   u.row.remove();
 }
 
-// showAllDone offers the links of the files that were uploaded since the queue was last empty.
-function showAllDone() {
+// allDone offers the links of the files that were uploaded since the queue was last empty. What was uploaded for a
+// collection is told by its page.
+function allDone() {
   const records = finished;
   finished = [];
+  if (!records.length) return;
   if (records.some((r) => tagNames(r).some((n) => !tagColor(n)))) refreshTags();
   refreshFolders().then(() => view?.redraw?.());
 
@@ -263,7 +265,7 @@ addActions({
     else u.xhr?.abort();
     drop(u);
     startNext();
-    if (!queue.some(isOpen) && finished.length) showAllDone();
+    if (!queue.some(isOpen)) allDone();
   },
   'upload-pause'(el) {
     const u = uploadOf(el);
