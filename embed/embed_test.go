@@ -47,7 +47,7 @@ var pages = map[string]Page{
 		Token: hostile, By: hostile, Collections: []string{hostile}, DisplayName: hostile, SignedIn: hostile, Issuer: hostile,
 	}},
 	"reset":   ClaimPage{Reset: true, UserName: "ann"},
-	"claimed": ClaimedPage{Base: "/kist", UserName: "ann", APIKey: "kist_1", Address: "https://kist.home/kist"},
+	"claimed": ClaimedPage{Base: "/kist", UserName: "ann"},
 	"message": MessagePage{Title: "Gone", Home: true, Text: "It was shared for a while."},
 	"bare":    MessagePage{Title: "Gone"},
 	"delete":  DeletePage{},
@@ -86,7 +86,7 @@ var pages = map[string]Page{
 		UserName: hostile,
 		Errors:   ClaimErrors{Form: hostile, UserName: hostile, Password: hostile, Repeat: hostile},
 	},
-	"hostile claimed": ClaimedPage{UserName: hostile, APIKey: hostile, Address: hostile},
+	"hostile claimed": ClaimedPage{UserName: hostile},
 	"hostile message": MessagePage{Title: hostile, Text: hostile},
 	"hostile delete":  DeletePage{Base: "/kist", Title: hostile, Kind: hostile},
 	"hostile locked": LockedPage{
@@ -218,9 +218,8 @@ func TestClaimPage(t *testing.T) {
 
 func TestClaimedPage(t *testing.T) {
 	is := is.New(t)
-	html := render(t, ClaimedPage{Base: "/kist", UserName: "ann", APIKey: "kist_1", Address: "https://kist.home/kist/"})
-	is.True(strings.Contains(html, "https://kist.home/kist/api/v1/upload"))
-	is.True(strings.Contains(html, `href="/kist/api/v1/reference"`))
+	html := render(t, ClaimedPage{Base: "/kist", UserName: "ann"})
+	is.True(strings.Contains(html, `href="/kist/keys?new"`))
 	is.True(strings.Contains(html, `<a class="button main" href="/kist/">`)) // on into the app
 }
 
@@ -259,29 +258,23 @@ func shellWords(command string) (words []string, err error) {
 	return words, nil
 }
 
-// The command is split into words, and run by a shell where there is one, with curl replaced by something that prints
-// its arguments.
-func TestCurlIsOneCommand(t *testing.T) {
+// A command with what was quoted is split into words, and run by a shell where there is one.
+func TestQuotedIsOneWord(t *testing.T) {
 	shell, noShell := exec.LookPath("sh")
 	for _, nasty := range []string{"plain", "it's", "'; exit 3; '", "$(exit 3)`exit 3`", `a\`, "a b"} {
 		t.Run(nasty, func(t *testing.T) {
 			is := is.New(t)
-			page := ClaimedPage{APIKey: nasty, Address: "https://kist.home/" + nasty}
-			want := []string{
-				"-F", "file=@photo.jpg", "-F", "isPublic=true", "-H", "x-api-key: " + nasty,
-				"https://kist.home/" + nasty + "/api/v1/upload",
-			}
-			words, err := shellWords(page.Curl())
+			command := "printf " + quote("%s\n") + " \\\n" + quote(nasty) + " " + quote("x-api-key: "+nasty)
+			words, err := shellWords(command)
 			is.NoErr(err)
-			is.Equal(words, append([]string{"curl"}, want...))
+			is.Equal(words, []string{"printf", "%s\n", nasty, "x-api-key: " + nasty})
 			if noShell != nil {
 				return
 			}
 			//nolint:gosec // running what a reader would paste is the test
-			out, err := exec.CommandContext(t.Context(), shell, "-c",
-				`curl() { printf '%s\n' "$@"; }; `+page.Curl()).Output()
+			out, err := exec.CommandContext(t.Context(), shell, "-c", command).Output()
 			is.NoErr(err)
-			is.Equal(string(out), strings.Join(want, "\n")+"\n")
+			is.Equal(string(out), nasty+"\nx-api-key: "+nasty+"\n")
 		})
 	}
 }

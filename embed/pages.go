@@ -90,20 +90,11 @@ func (p ClaimPage) First() string {
 	return "password"
 }
 
-// ClaimedPage shows the new administrator the API key. It is shown only once, so the answer must not be stored.
+// ClaimedPage tells the new administrator that they are signed in.
 type ClaimedPage struct {
 	formPage
 	Base     string
 	UserName string
-	APIKey   string
-	Address  string // absolute address of the server, with the prefix and without a final slash
-}
-
-// Curl is a command for a POSIX shell that uploads a file. Nothing in the key or the address can end its quotes.
-func (p ClaimedPage) Curl() string {
-	return "curl -F file=@photo.jpg -F isPublic=true \\\n" +
-		"-H " + quote("x-api-key: "+p.APIKey) + " \\\n" +
-		quote(strings.TrimSuffix(p.Address, "/")+"/api/v1/upload")
 }
 
 // LoginPage asks for a name and a password. The form is posted to /login, with the fields username, password and next.
@@ -301,9 +292,4 @@ func Render(w io.Writer, l Lang, page Page) error {
 	}
 	_, err := w.Write(body.Bytes())
 	return err
-}
-
-// quote turns text into one word for a POSIX shell.
-func quote(word string) string {
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -31,3 +31,8 @@ func script(text, address, key string, public bool) string {
 	values := strings.NewReplacer("@address", quote(address), "@key", quote(key), "@public", strconv.FormatBool(public))
 	return strings.Replace(text, "@common\n", values.Replace(commonScript), 1)
 }
+
+// quote turns text into one word for a POSIX shell.
+func quote(word string) string {
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

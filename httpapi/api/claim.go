@@ -40,7 +40,7 @@ func (f *claimForm) Fields(s *field.Set) {
 
 var Claim = web.FormOp(201, claim, 400, 404, 409, 413, 415, 422, 503).NotCounted()
 
-// claim creates the first administrator and a first API key from a form.
+// claim creates the first administrator from a form, and signs them in.
 func claim(c *web.Request) error {
 	token := c.Arg("token")
 	if err := session.RequireForm(c); err != nil {
@@ -80,7 +80,6 @@ func claim(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	var secret string
 	var first *people.User
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		if err := people.Claimable(tx, token); err != nil {
@@ -91,23 +90,14 @@ func claim(c *web.Request) error {
 			return err
 		}
 		first = u
-		if err := people.Note(tx, people.Activity{Event: people.AccountCreated, Name: u.Name}); err != nil {
-			return err
-		}
-		_, secret, err = people.AddKey(
-			tx, people.Key{Owner: u.ID, Name: "first key", Scopes: []people.Scope{people.ScopeAdmin}},
-		)
-		return err
+		return people.Note(tx, people.Activity{Event: people.AccountCreated, Name: u.Name})
 	}); err != nil {
 		return err
 	}
-	if err := session.StartSession(c, first); err != nil { // sign the new administrator in
+	if err := session.StartSession(c, first); err != nil {
 		return err
 	}
-	return c.RespondPage(
-		http.StatusCreated,
-		embed.ClaimedPage{Base: c.Site.Prefix(), UserName: form.name, APIKey: secret, Address: c.Site.Base},
-	)
+	return c.RespondPage(http.StatusCreated, embed.ClaimedPage{Base: c.Site.Prefix(), UserName: form.name})
 }
 
 // claimProblem is a sentence about a field; "" if nothing is wrong with it.

@@ -110,11 +110,9 @@ func (c *Request) MakePage(p embed.Page) (m *MadePage, err error) {
 	return m, err
 }
 
-// makePage makes an HTML page. It compresses the page if the client accepts that, except a page with an API key:
-// its length could reveal the key. Grants in pages differ each time.
+// makePage makes an HTML page. It compresses the page if the client accepts that. Grants in pages differ each time.
 func makePage(r *http.Request, l embed.Lang, p embed.Page) (*MadePage, error) {
-	_, secret := p.(embed.ClaimedPage)
-	m := &MadePage{packed: TakesGzip(r) && !secret, policy: p.Policy()}
+	m := &MadePage{packed: TakesGzip(r), policy: p.Policy()}
 	_, err := withBuffer(func(dst []byte) ([]byte, error) {
 		b := bytes.NewBuffer(dst)
 		err := embed.Render(b, l, p)

@@ -241,7 +241,14 @@ export function deviceList(keys) {
   ];
 }
 
+// page also asks for a new key where its address says new: after the first administrator was made.
 export default async function page(v) {
+  v.shown = () => {
+    if (!v.params.has('new')) return;
+    v.params.delete('new');
+    history.replaceState(null, '', `${base}/keys`);
+    newKey();
+  };
   const [keys, sessions] = await Promise.all([
     load('keys', 'keys?limit=500', v.signal),
     load('me/sessions', 'me/sessions?limit=500', v.signal),
@@ -254,4 +261,4 @@ export default async function page(v) {
     h('p.soft', {}, t('keys.extensionHint')),
     sessions && sessionList(sessions.data));
   return t('keys.pageTitle');
-};
+}

@@ -1,5 +1,5 @@
-// The settings of the server: sections of fields, each of which is saved when it is changed. The message about that takes
-// it back. It owns the forms and what the server has of them, and uses nothing of view. admin.js shows them.
+// The settings of the server: sections of fields, each of which is saved when it is changed. The message about that
+// takes it back. It owns the forms and what the server has of them, and uses nothing of view. admin.js shows them.
 import { bytes, h, t, toast } from './dom.js';
 import { Form, openForm } from './forms.js';
 import { api, setTrashed, start } from './session.js';
@@ -38,10 +38,16 @@ function sections() {
       {
         name: 'captchaProvider', label: t('settings.provider'), type: 'choice', none: t('settings.serverDefault'),
         choices: {
-          pow: t('settings.pow'), turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: t('settings.noCaptcha'),
+          pow: t('settings.pow'),
+          turnstile: 'Cloudflare Turnstile',
+          hcaptcha: 'hCaptcha',
+          none: t('settings.noCaptcha'),
         },
       },
-      { name: 'captchaSiteKey', label: t('settings.siteKey'), plain: true, onlyFor: elsewhere, hint: t('settings.bothKeys') },
+      {
+        name: 'captchaSiteKey', label: t('settings.siteKey'), plain: true, onlyFor: elsewhere,
+        hint: t('settings.bothKeys'),
+      },
       {
         name: 'captchaSecret', label: t('settings.secret'), type: 'password', onlyFor: elsewhere,
         autocomplete: 'new-password',
@@ -67,8 +73,8 @@ const lacksKeys = (now, saved) => isElsewhere(now.captchaProvider) &&
 // agrees asks before the trash is turned off, which empties it, and resolves to whether the user wants that.
 const agrees = (n) => new Promise((resolve) => {
   openForm({
-    title: t('settings.trashOffTitle'), text: t('settings.trashOffText', { n }), button: t('settings.trashOff'), danger: true,
-    run: async () => {}, onclose: (reason) => resolve(reason === 'done'),
+    title: t('settings.trashOffTitle'), text: t('settings.trashOffText', { n }), button: t('settings.trashOff'),
+    danger: true, run: async () => {}, onclose: (reason) => resolve(reason === 'done'),
   });
 });
 
