@@ -915,6 +915,10 @@ func TestBrowserWebhooks(t *testing.T) {
 	b.press("Add webhook")
 	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent.includes('absolute http')`)
 	b.fill("Webhook URL", address)
+	is.Equal(b.js(`(() => { // the button stands in the field
+		const [field, button] = ['[name=secret]', '[data-act=hook-secret]'].map((s) => document.querySelector(s).getBoundingClientRect());
+		return field.left < button.left && button.right < field.right && field.top < button.top && button.bottom < field.bottom;
+	})()`), true)
 	b.press("Generate secret")
 	b.until(`/^whsec_.{44}$/.test(document.querySelector('dialog [name=secret]').value)`)
 	b.press("Add webhook")

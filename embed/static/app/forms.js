@@ -15,8 +15,8 @@ const taken = { slug_taken: 'slug', tag_taken: 'name', folder_taken: 'name', use
 
 // A field has a name, a label and a type. The types are text (several lines), choice, check, checks, tags, folder,
 // number, size (bytes), password, url and color; the default is one line of text. The control of a field with make is
-// what that makes of its name and id. onlyFor has the fields that it depends on, and a function that says for which of
-// their values it is shown.
+// what that makes of its name and id. inside is a button that stands in a field of one line. onlyFor has the fields that
+// it depends on, and a function that says for which of their values it is shown.
 
 // parseBytes reads a size such as "10 GB". It returns null for an empty text and NaN for a text that is not a size.
 function parseBytes(text) {
@@ -151,7 +151,7 @@ function wrap(c) {
     ? h('div.field', {}, h('label.check', { for: id }, c.el, h('span', {}, f.label)), hint, error)
     : h(f.half ? 'div.field.half' : 'div.field', {},
       f.type === 'checks' ? h('span.label', {}, f.label) : h('label', { for: id }, f.label),
-      c.el, c.extra, hint, error);
+      f.inside ? h('span.inside', {}, c.el, f.inside) : c.el, c.extra, hint, error);
   return c;
 }
 

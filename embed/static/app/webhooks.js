@@ -89,6 +89,7 @@ let form = null; // of the edited webhook
 
 // secretField signs what is sent.
 const secretField = (hook) => ({
+  inside: button('hook-secret', t('webhooks.make'), { class: 'quiet', 'aria-label': t('webhooks.generate') }),
   name: 'secret', label: hook?.hasSecret ? t('webhooks.newSecret') : t('webhooks.secret'), plain: true,
   placeholder: hook?.hasSecret ? t('common.unchanged') : t('webhooks.unsigned'), hint: t('webhooks.secretHint'),
 });
@@ -117,7 +118,6 @@ function edit(hook) {
       { name: 'enabled', label: t('webhooks.send'), type: 'check' },
     ],
     values: hook ?? { format: 'json', events: ['*'], enabled: true },
-    after: h('div.row', {}, button('hook-secret', t('webhooks.generate'))),
     run: async ({ secret, unsigned, ...now }) => {
       if (now.events.includes('*')) now.events = ['*'];
       if (secret) now.secret = secret;
