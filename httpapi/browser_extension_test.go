@@ -428,7 +428,10 @@ func TestBrowserExtension(t *testing.T) {
 	p.click(`[value=link]`)
 	is.Equal(p.js(`document.querySelector('#isPublic').value`), "") // that was the bookmark's
 	p.click("#save")
-	told("Short link created.")
+	told("Short link created. Only you can open it, so its link was not copied.")
+	is.Equal(p.js(`navigator.clipboard.readText()`), got.At("data.0.shareUrl")) // what was there stays
+	is.Equal(p.js(`document.querySelector('#copy-saved').hidden`), true)
+	p.until(`[...document.querySelectorAll('#recent li:has(button)')].map((e) => e.querySelector('a').textContent).join() === 'Tides,All of it'`)
 	// the choice stays
 	is.Equal(a.Get(trip).Want(200).IDs(), []string{got.Text("data.0.id"), one(b.App, "shorten", "id").(string)})
 	p.js(`document.querySelector('#collection').selectedIndex = 0`)
@@ -504,7 +507,7 @@ func TestBrowserExtension(t *testing.T) {
 	is.Equal(one(b.App, "notes", "content"), "Tides\nHigh at six.\n\nLow at noon.")
 	is.Equal(one(b.App, "notes", "title"), "Tide tables")
 	is.Equal(one(b.App, "notes", "isPublic"), false)
-	b.comes(`navigator.clipboard.readText()`, one(b.App, "notes", "url").(string))
+	is.Equal(b.js(`navigator.clipboard.readText()`), got.At("data.0.shareUrl"))
 	menu(worker, "link:link", map[string]any{"linkUrl": "https://example.org/far"})
 	becomes(b.App, "shorten", "originalUrl", "https://example.org/far")
 	menu(worker, "link:bookmark", map[string]any{"linkUrl": "https://example.org/near"})
@@ -540,10 +543,12 @@ func TestBrowserExtension(t *testing.T) {
 	is.Equal(later["see"], a.URL+"/remote-upload")
 	a.Fetching(t)
 	becomes(b.App, "files", "originalName", "later.png")
+	worker.js(`chrome.storage.local.set({ settings: { isPublic: true } })`)
 	menu(worker, "media:file", map[string]any{"srcUrl": pictures + "/shut.png"})
 	becomes(b.App, "files", "originalName", "shut.png")
 	is.Equal(a.Get("/x/"+one(b.App, "files", "slug").(string)).Want(200).Body, picture)
 	b.comes(`navigator.clipboard.readText()`, one(b.App, "files", "viewUrl").(string))
+	worker.js(`chrome.storage.local.set({ settings: {} })`)
 	asked := p.js(`chrome.runtime.sendMessage({ save: 'file', fields: {
 		url: ` + quoted(pictures+"/shut.png") + `, name: 'chart of May', text: 'From the harbour.', tags: 'sea, boats', isPublic: true, password: 'open sesame', limit: '3', atLimit: 'delete',
 	} })`).(map[string]any)

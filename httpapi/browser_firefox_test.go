@@ -390,6 +390,7 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 	f.open(fmt.Sprintf("%spopup.html?tab=%.0f", firefoxPage, id))
 	f.until(`!document.querySelector('#already').hidden && document.querySelector('#recent').textContent.includes('own.png')`)
 	f.click(`[value=link]`)
+	f.js(`(() => { const e = document.querySelector('#isPublic'); e.value = '1'; e.dispatchEvent(new Event('input', { bubbles: true })); })()`)
 	f.click("#save")
 	f.until(`document.querySelector('#saved-text').textContent.startsWith('Short link created. Link copied')`)
 	is.Equal(one(a, "shorten", "originalUrl"), site+"/tides")

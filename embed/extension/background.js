@@ -2,7 +2,7 @@
 // upload.
 import { ext } from './browser.js';
 import { connection, settings } from './client.js';
-import { copy, isWeb, kinds, selectionOf } from './save.js';
+import { copyLink, isWeb, kinds, selectionOf } from './save.js';
 import { t } from './text.js';
 
 // Scripts that run in web pages must not be able to read the key.
@@ -58,8 +58,7 @@ async function quickly(kind, f) {
       if (kind === 'note') f.text = await selectionOf(f.tab, f.frame) || f.fallback;
       return kinds[kind]({ ...f, isPublic: chosen.isPublic });
     });
-    const copied = chosen.copy && saved.address && await copy(saved.address, f.tab);
-    const said = copied && t(chosen.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate');
+    const said = chosen.copy && await copyLink(saved, f.tab);
     if (chosen.notify) await tell(said ? `${saved.text} ${said}` : saved.text, saved.address || saved.see);
   } catch (e) {
     await tell(e.message, e.connect ? own + 'options.html' : '');

@@ -3,7 +3,7 @@ import { ext } from './browser.js';
 import { api, connection, ended, forms, freshForms, settings } from './client.js';
 import { draw, h, valuesOf } from './form.js';
 import { locale, t } from './text.js';
-import { addressOf, bookmarkOf, copy, cut, isWeb, namesOf, recent, selectionOf, tagsAfter } from './save.js';
+import { addressOf, bookmarkOf, copy, copyLink, cut, isWeb, namesOf, recent, selectionOf, tagsAfter } from './save.js';
 import { translate } from './translate.js';
 
 translate();
@@ -11,7 +11,7 @@ const at = (id) => document.getElementById(id);
 const form = at('form');
 let tab;
 let kept = null; // the bookmark of the page, if there is one
-let saved = ''; // the address of the last saved item
+let saved = ''; // the address of the last saved item, if others can open it
 let tags = [];
 let usual = ''; // who can see new items
 
@@ -167,12 +167,11 @@ function clear(f) {
 
 /** showSaved shows what was saved. The user may already be editing or saving the next item. */
 async function showSaved(f, done) {
-  saved = done.address;
+  saved = done.record?.isPublic ? done.address : '';
   if (f.collection && done.record) {
     await api('POST', `collections/${f.collection}/items`, { add: [done.record.id] }).catch(failed);
   }
-  const copied = (await settings()).copy && saved && await copy(saved);
-  const said = copied && t(f.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate');
+  const said = (await settings()).copy && await copyLink(done);
   at('saved').hidden = false;
   at('saved-text').textContent = [done.text, said].filter(Boolean).join(' ');
   at('copy-saved').hidden = !saved;
@@ -253,7 +252,7 @@ at('options').onclick = at('connect').onclick = async () => {
 
 const capitalized = (word) => word[0].toUpperCase() + word.slice(1);
 
-/** recentRow shows a saved item, with a button that copies its link. */
+/** recentRow shows a saved item, with a button that copies its link if others can open it. */
 function recentRow(r) {
   const title = r.title || r.originalName || r.description || r.originalUrl || r.content?.split('\n')[0] || r.url;
   const button = h('button', { className: 'quiet', type: 'button', textContent: t('extension.copy') });
@@ -261,7 +260,7 @@ function recentRow(r) {
   button.onclick = () => copying(button, addressOf(r));
   const link = h('a', { href: addressOf(r), target: '_blank', rel: 'noopener', title }, h('span', {}, title));
   const kind = capitalized(all.find((k) => k.name === r.kind)?.one ?? 'file');
-  return h('li', {}, link, h('small', {}, kind), button);
+  return h('li', {}, link, h('small', {}, kind), ...(r.isPublic ? [button] : []));
 }
 
 async function showRecent() {

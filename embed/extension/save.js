@@ -41,6 +41,15 @@ export async function copy(text, tab) {
   }
 }
 
+/**
+ * copyLink puts the link of what was saved on the clipboard if others can open it. It returns what to say about that.
+ */
+export async function copyLink({ record, address }, tab) {
+  if (!record || !address) return '';
+  if (!record.isPublic) return t('extension.notShared');
+  return await copy(address, tab) ? t('extension.linkCopied') : '';
+}
+
 /** fit cuts a text to what a field of a kind takes. */
 export const fit = (k, name, text) => cut(text, k.fields.find((f) => f.name === name).maxLength);
 
