@@ -259,6 +259,26 @@ func TestJoinPage(t *testing.T) {
 	is.Equal(plain.Header.Get("Location"), "/")
 }
 
+// What was typed stays when the account cannot be made now, but for the password.
+func TestJoinLater(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a, takeOver := startShipped(t)
+	link := "/join/" + tokenOf(a, `{}`)
+	takeOver()
+	got := a.Do(apitest.Request{
+		Method: "POST", Path: link, Anyone: true,
+		Body: strings.NewReader("username=bob&displayName=Bobby&password=correct+horse&repeat=correct+horse"),
+		Header: apitest.WithHeader(
+			"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html",
+		),
+	}).Want(503)
+	for _, part := range []string{`value="bob"`, `value="Bobby"`, "Another server has taken over this data."} {
+		is.True(strings.Contains(string(got.Body), part))
+	}
+	is.True(!strings.Contains(string(got.Body), "correct horse"))
+}
+
 // Without passwords, the page asks for none.
 func TestJoinWithoutPasswords(t *testing.T) {
 	t.Parallel()

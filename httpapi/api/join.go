@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"kist/embed"
 	"kist/httpapi/session"
@@ -142,10 +143,14 @@ func joinByForm(c *web.Request, values url.Values) ([]*record.Record, error) {
 	return joined, err
 }
 
-// joinAgain shows the page again if a field was refused, with the reason. It returns other errors.
+// joinAgain shows the page again, with what was typed but for the password, if a field was refused or it may succeed
+// later: with the reason. It returns other errors.
 func joinAgain(c *web.Request, page embed.ClaimPage, err error) error {
-	e, shown := errors.AsType[*record.Error](err)
-	if !shown || e.Fault != record.Invalid && e.Fault != record.Taken && e.Fault != record.Unauthorized {
+	again := []record.Fault{
+		record.Invalid, record.Taken, record.Unauthorized, record.TooMany, record.Busy, record.Full,
+	}
+	e, known := errors.AsType[*record.Error](err)
+	if !known || !slices.Contains(again, e.Fault) {
 		return refuseJoin(c, err)
 	}
 	page.Errors = embed.ClaimErrors{
@@ -159,6 +164,10 @@ func joinAgain(c *web.Request, page embed.ClaimPage, err error) error {
 		page.Errors.UserName = c.Lang().T("join.taken")
 	case record.Unauthorized:
 		page.Errors.Form = c.Lang().T("join.passkeyRefused")
+	case record.TooMany, record.Busy, record.Full:
+		page.Errors.Form = web.ErrorText(e, c.Lang())
+		web.SetRetry(c.W.Header(), e)
+		c.W.Code = e.Code
 	}
 	return c.RespondPage(web.Statuses[e.Fault], page)
 }

@@ -201,20 +201,22 @@ func TestCreatesAreOneCommit(t *testing.T) {
 	}
 }
 
-// A creation that is on the disk although its answer was an error, because another server took the
-// object store over, is not made again by a repeat.
-func TestRepeatOfUnsureCreate(t *testing.T) {
-	t.Parallel()
+// startShipped starts a server that keeps a copy in an object store, and how another server takes that over: what the
+// first one stores then is on its disk, and it says that it is not.
+func startShipped(t *testing.T) (a *apitest.App, takeOver func()) {
+	t.Helper()
 	is := is.New(t)
 	remote := &shelf{objects: map[string][]byte{}}
-	stored := func(dir string, takeOver bool) *kv.Store {
+	stored := func(dir string, takeOver bool) (*kv.Store, error) {
 		s, err := kv.Open(dir, kv.Options{
 			Schema: tables.All, Log: kvtest.Quiet, Space: kvtest.SmallDisk,
 			Ship: ship.New(ship.Options{
 				Remote: remote, Address: "s3://test/kist", Sync: true, TakeOver: takeOver, Log: kvtest.Quiet,
 			}),
 		})
-		is.NoErr(err)
+		if err != nil {
+			return nil, err
+		}
 		t.Cleanup(func() { _ = s.Close() })
 		add := func(tx *kv.Tx) error {
 			_, err := people.AddUser(tx, people.User{Name: strings.ToLower(rand.Text()), Quota: -1})
@@ -223,21 +225,34 @@ func TestRepeatOfUnsureCreate(t *testing.T) {
 		for s.Update(add) != nil { // it cannot store anything before it is the writer
 			runtime.Gosched()
 		}
-		return s
+		return s, nil
 	}
-	first := stored(filepath.Join(t.TempDir(), "data"), false)
-	a := apitest.Start(t, func(c *web.Config) { is.NoErr(c.Store.Close()); c.Store = first })
+	first, err := stored(filepath.Join(t.TempDir(), "data"), false)
+	is.NoErr(err)
+	a = apitest.Start(t, func(c *web.Config) { is.NoErr(c.Store.Close()); c.Store = first })
+	return a, func() {
+		for opened := error(kv.ErrClosed); opened != nil; { // the first one may store something meanwhile
+			place := t.TempDir()
+			got, err := ship.Fetch(t.Context(), remote, time.Time{}, workcopy.Format, place)
+			is.NoErr(err)
+			is.NoErr(datadir.WriteInstance(place, got.Instance))
+			is.NoErr(got.Claim(place))
+			_, opened = stored(place, true)
+		}
+	}
+}
+
+// A creation that is on the disk although its answer was an error, because another server took the
+// object store over, is not made again by a repeat.
+func TestRepeatOfUnsureCreate(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a, takeOver := startShipped(t)
 	q := apitest.Request{
 		Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: http.Header{"Idempotency-Key": {"one"}},
 	}
 
-	place := t.TempDir()
-	got, err := ship.Fetch(t.Context(), remote, time.Time{}, workcopy.Format, place)
-	is.NoErr(err)
-	is.NoErr(datadir.WriteInstance(place, got.Instance))
-	is.NoErr(got.Claim(place))
-	stored(place, true)
-
+	takeOver()
 	is.Equal(a.Do(q).Want(503).Code(), "not_the_writer")
 	is.Equal(a.Get("/api/v1/notes").At("total"), 1.0)
 	again := a.Do(q).Want(201)
