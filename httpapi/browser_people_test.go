@@ -7,6 +7,9 @@ import (
 	cdpnet "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
+	"kist/kv/people"
 )
 
 // TestBrowserPeople: a user hides with a switch, and an administrator closes the list.
@@ -85,4 +88,35 @@ func TestBrowserJoinByPasskey(t *testing.T) {
 	b.do(cdpnet.ClearBrowserCookies(), chromedp.Navigate(b.URL+"/login?next=/account"))
 	b.press("Use a passkey")
 	b.until(`location.pathname === '/account' && document.querySelector('#main')?.textContent.includes('bob')`)
+}
+
+// TestBrowserSeesOnly: who may no longer change a note is told so, and does not come into its editor by a draft.
+func TestBrowserSeesOnly(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	note := b.Note("Bring sun cream", "")
+	at := "/api/v1/collections/" + b.Collect("trip", "", note)
+	bob := b.AddUser("bob", people.Member)
+	role := func(role string) {
+		t.Helper()
+		b.Do(apitest.Request{Method: "PUT", Path: at + "/members/" + bob.ID.String(), JSON: `{"role":"` + role + `"}`}).Want(200)
+	}
+	role("edit")
+	b.do(cdpnet.SetCookie(b.SessionCookie(), b.SessionOf(bob)).WithURL(b.URL))
+	page := "/notes/" + note
+	b.open(page)
+	b.press("Edit")
+	b.until(`document.querySelector('dialog[open] [name=content]')`)
+	b.js(`document.querySelector('dialog[open] [name=content]').focus()`)
+	b.write("And ")
+	role("see")
+	b.press("Save")
+	b.shows("can be changed only by the owner")
+	b.press("Cancel")
+	b.until(`document.querySelector('dialog.reader')`)
+	b.press("Edit")
+	b.says("You may only see this now")
+	b.open(page)
+	b.until(`document.querySelector('dialog.reader')?.textContent.includes('Bring sun cream')`)
+	is.Equal(b.js(`document.querySelector('dialog [aria-label=Edit]')`), nil)
 }

@@ -138,3 +138,22 @@ func TestBrowserTicksOffline(t *testing.T) {
 	b.until(box("1") + `.dataset.task === 'butter'`)
 	is.Equal(b.js(`Object.keys(localStorage).some((k) => k.includes('draft'))`), false) // it is no new note
 }
+
+// TestBrowserLists: a list that is written goes on by itself, and ends with an empty line.
+func TestBrowserLists(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/notes/new")
+	b.until(`document.querySelector('dialog[open] [name=content]')`)
+	b.js(`document.querySelector('dialog[open] [name=content]').focus()`)
+	b.write("- [x] milk")
+	b.keys(kb.Enter)
+	b.write("salt")
+	b.keys(kb.Enter, kb.Enter)
+	b.write("9. then")
+	b.keys(kb.Enter)
+	b.write("home")
+	is.Equal(b.js(`document.querySelector('dialog[open] [name=content]').value`), "- [x] milk\n- [ ] salt\n9. then\n10. home")
+	b.press("Add note")
+	b.says("Note added")
+}

@@ -124,8 +124,14 @@ func (a *App) CodesOn(cookie string) (code func(steps int) string, recovery []st
 // Session is the secret of a new session of the app's user.
 func (a *App) Session() (secret string) {
 	a.Helper()
+	return a.SessionOf(a.User)
+}
+
+// SessionOf is Session for another account.
+func (a *App) SessionOf(u *people.User) (secret string) {
+	a.Helper()
 	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = people.AddSession(tx, a.User.ID, "test", "127.0.0.1", tx.Now)
+		_, secret, err = people.AddSession(tx, u.ID, "test", "127.0.0.1", tx.Now)
 		return err
 	}))
 	return secret

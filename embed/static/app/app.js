@@ -175,6 +175,13 @@ async function addLabels() {
   }
 }
 
+// A name that does not fit is whole where the pointer rests on it.
+document.addEventListener('pointerover', ({ target }) => {
+  const el = target.closest?.('.name, .cutoff');
+  if (!el || el.title) return;
+  if (el.scrollWidth > el.clientWidth || el.scrollHeight > el.clientHeight + 2) el.title = el.textContent;
+});
+
 await painted(); // what came with the HTML
 if (labelsComeLater) addLabels();
 if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));

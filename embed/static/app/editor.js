@@ -78,6 +78,19 @@ function wordsOf(f, v) {
   return Array.isArray(v) ? v.join(', ') : String(f.choices?.[v] ?? v ?? '');
 }
 
+// continueList begins the next line of a Markdown list as the one before. A line without words ends the list.
+function continueList(e) {
+  const { target: area, inputType } = e, { selectionStart: at, selectionEnd: end, value } = area;
+  if (inputType !== 'insertLineBreak' || area.name !== 'content' || at !== end) return;
+  const line = value.slice(value.lastIndexOf('\n', at - 1) + 1, at);
+  const [, space, mark, gap, box, words] = /^(\s*)([-*+]|\d+[.)])(\s+)(\[[ xX]\]\s+)?(.*)/.exec(line) ?? [];
+  if (!mark) return;
+  e.preventDefault();
+  if (!words.trim()) area.setSelectionRange(at - line.length, at);
+  const next = mark.replace(/\d+/, (n) => Number(n) + 1), begun = `\n${space}${next}${gap}${box ? '[ ] ' : ''}`;
+  document.execCommand(words.trim() ? 'insertText' : 'delete', false, begun); // it can be undone
+}
+
 // Of these kinds a second one can be made of what is in the form.
 const canBeTwo = (k) => k !== kinds.file && k !== kinds.collection;
 
@@ -119,6 +132,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   const words = k.fields.filter((f) => !/url$/i.test(f.name) && f.type !== 'folder');
   const fields = r?.owner ? words : [...k.fields, tagsField, slugField, ...visibilityFields];
   const form = new Form(fields, initial());
+  if (k === kinds.note) form.node.addEventListener('beforeinput', continueList);
   const status = h('small.soft', { 'aria-live': 'polite' });
   const save = h('button.main', {}, fresh ? t('editor.add', { kind: k.one }) : t('common.save'));
   const node = h('form', { novalidate: true },

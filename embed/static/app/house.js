@@ -16,6 +16,7 @@ export function houseOf(r, changed) {
 
   // set gives a person a role, or takes it back if that is ''.
   async function set(id, role) {
+    const isNew = !r.members?.some((m) => m.userId === id);
     try {
       const at = `${apiPathOf(r)}/members/${id}`;
       if (role) await api('PUT', at, { role });
@@ -26,7 +27,7 @@ export function houseOf(r, changed) {
       updateRows(r);
       changed(r);
       const member = r.members?.find((m) => m.userId === id);
-      if (member && r.isPublic) toast(t('house.public', { name: personName(member) }));
+      if (member && isNew && r.isPublic) toast(t('house.public', { name: personName(member) }));
     } catch (e) {
       draw();
       showProblem(e);

@@ -7,7 +7,7 @@ import { canEdit, fromOwner, kindOf, placeOf, shareAddressOf, tagNames, titleOf 
 import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { cook, enhance } from './page.js';
-import { base, loadModule, localAddress, problemOf, showProblem, storage } from './session.js';
+import { base, loadModule, localAddress, Problem, problemOf, showProblem, storage } from './session.js';
 
 // fetchShown returns what the public page of an item shows below its title.
 async function fetchShown(r, signal) {
@@ -84,7 +84,10 @@ export async function openReader(r, { onclose, signal }) {
 
   // What can be done, by key.
   const edit = async () => {
-    try { if (r.brief || !r.etag) r = await fetchRecord(r); } catch (e) { return showProblem(e); }
+    try {
+      if (r.brief || !r.etag || r.owner) r = await fetchRecord(r);
+      if (!canEdit(r)) throw new Problem(t('reader.seeOnly'));
+    } catch (e) { return showProblem(e); }
     d.el.close('replaced');
     const comeBack = (reason, saved) =>
       reason === 'left' || reason === 'deleted' ? onclose(reason) : openReader(saved ?? r, { onclose });

@@ -2,7 +2,7 @@
 // going back and the life of view: it makes view with name, kind, key, params, signal, aborter and out, and calls its
 // shown, list, box and aborter. Pages register with addPages; everything that leads elsewhere calls go or rerender.
 import { addActions, all, button, emptyState, find, h, itemOf, t, toast } from './dom.js';
-import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf } from './kinds.js';
+import { canEdit, editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf } from './kinds.js';
 import { clearSelection, copyItemLink, openShare, removeRecords, saveRecord, selection } from './list.js';
 import {
   api, base, changes, copyLink, countChange, draftKey, folderOf, loadModule, markCurrent, Problem, setView,
@@ -240,7 +240,7 @@ async function openItem(to) {
     const onmove = (next) => history.replaceState(history.state, '', pageOf(next));
 
     // What the user has not saved yet comes first.
-    const edit = to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`));
+    const edit = canEdit(r) && (to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`)));
     const m = await moduleFor(r, edit);
     signal.throwIfAborted();
     if (edit) await m.openEditor(to.kind, r, { onclose });
