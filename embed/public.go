@@ -85,6 +85,7 @@ type CollectionPage struct {
 	Expires            time.Time
 	Count, Bytes       int64 // of all items
 	Zip                string
+	Add                string   // where visitors send what is to go into it; "" if they cannot
 	Picture            string   // absolute address of the cover, for link previews
 	Cover              []string // addresses of the pictures above the title
 
@@ -125,7 +126,7 @@ type Tile struct {
 	Title   string
 	Kind    string // for people
 	Look    string // a kind of records, or "picture" for a picture or a film
-	By      string // who put it in, if not the owner of the collection
+	By      string // who put it in or sent it, if not the owner of the collection
 	Hidden  string // why visitors do not see it, for those inside
 
 	Picture string // address of a small picture; "" if it has none

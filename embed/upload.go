@@ -18,6 +18,7 @@ type UploadPage struct {
 	Owner       string // as the owner wants to be called
 	Expires     time.Time
 	Approval    bool   // the owner looks at files first
+	NeedsName   bool   // the sender must say a name
 	Color       string // #RRGGBB, chosen by the owner; "" means none
 	MaxFile     int64  // bytes of one file
 	FileSize    string // MaxFile for people

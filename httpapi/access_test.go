@@ -190,7 +190,7 @@ func TestDoorScopes(t *testing.T) {
 			return browserAlone // the last, what was connected with a code alone: see TestDeviceRevoke
 		case p == "auth/confirm", p == "me/security", p == "me/codes", p == "me/recovery-codes", strings.HasPrefix(p, "me/passkeys"), r.Method+" "+p == "POST me/identities":
 			return browserAlone // how the account signs in
-		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.Path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"), p == "upload-requests/tus/{secret}":
+		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.Path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"), p == "upload-requests/tus/{secret}", strings.HasPrefix(p, "upload-requests/sent"):
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", p == "activity", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"), strings.HasPrefix(p, "me/identities"):
 			return people.ScopeAdmin

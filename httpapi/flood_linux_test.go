@@ -94,7 +94,7 @@ func plant(a *apitest.App) planted {
 	}
 	return planted{a.URL, map[string][]string{
 		"slug": slugs, "item": {note, recipes[1], marks[0]}, "username": {"ann"}, "topic": {"limits"}, "name": {"app.js"},
-		"token": {"x", invitation[strings.LastIndex(invitation, "/")+1:]}, "secret": {"x"}, "id": {"x"},
+		"token": {"x", invitation[strings.LastIndex(invitation, "/")+1:]}, "secret": {"x"}, "id": {"x"}, "takeBack": {"x"},
 	}}
 }
 

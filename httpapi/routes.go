@@ -171,6 +171,8 @@ func (s *Server) operations() []Route {
 
 		{"GET", "/api/v1/upload-requests/p/{slug}", "readUploadLink", web.Visitors, upload.ReadUploadLink},
 		{"POST", "/api/v1/upload-requests/p/{slug}/files", "leaveFiles", web.Anyone, upload.LeaveFiles},
+		{"POST", "/api/v1/upload-requests/sent", "listSentFiles", web.Anyone, upload.ListSentFiles},
+		{"DELETE", "/api/v1/upload-requests/sent/{takeBack}", "takeBackFile", web.Anyone, upload.TakeBackFile},
 		{"GET", "/up/{slug}", "viewUploadLink", web.Visitors, upload.ViewUploadLink},
 		{"POST", "/up/{slug}", "postFiles", web.Anyone, upload.PostFiles},
 		{"POST", "/up/{slug}/unlock", "unlockUploadLink", web.Anyone, upload.UnlockUploadLink},

@@ -227,6 +227,7 @@ func bodySchemas() map[string]schema {
 		}, "ok", "pass", "expiresAt"), web.Object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"}},
 
 		"UploadLink":        {linkSchema(), linkExample},
+		"SentFileList":      {members(web.Object{"items": allOf("SentFile")}, "items"), nil},
 		"UploadReceiptList": {members(web.Object{"items": allOf("UploadReceipt")}, "items"), nil},
 		"UploadItemList": {
 			members(
@@ -251,12 +252,15 @@ func bodySchemas() map[string]schema {
 		"SentUploadAnswer": {members(web.Object{
 			"data": web.Ref("SentUpload"),
 			"item": web.Object{
-				"type": "object", "required": []string{"itemId", "status"}, "nullable": true, "example": nil,
+				"type": "object", "required": []string{"itemId", "status", "takeBack"}, "nullable": true, "example": nil,
 				"description": "The resulting item, as it was when it was received; null before the upload is complete.",
 				"properties": web.Object{
 					"itemId": web.Object{"type": "string", "format": "uuid", "description": "Its id."},
 					"status": web.Object{
 						"allOf": []web.Object{web.Ref("UploadState")}, "description": "Whether it is waiting for approval.",
+					},
+					"takeBack": web.Object{
+						"type": "string", "description": "Secret to see the file again and to take it back, for an hour.",
 					},
 				},
 			},
@@ -360,7 +364,7 @@ func linkSchema() web.Object {
 		},
 		"description": text, "owner": members(
 			web.Object{"displayName": text}, "displayName",
-		), "isActive": flag, "requiresApproval": flag,
+		), "isActive": flag, "requiresApproval": flag, "requiresName": flag,
 		"expiresAt": web.Object{"type": "string", "format": "date-time", "nullable": true},
 		"limits": members(
 			web.Object{
@@ -375,7 +379,7 @@ func linkSchema() web.Object {
 
 var linkExample = web.Object{
 	"title": "Photos of the wedding", "requiresPassword": false, "authorized": true, "captcha": nil, "description": "The originals, please.",
-	"owner": web.Object{"displayName": "Ann"}, "isActive": true, "requiresApproval": true, "expiresAt": "2030-01-01T00:00:00.000Z",
+	"owner": web.Object{"displayName": "Ann"}, "isActive": true, "requiresApproval": true, "requiresName": false, "expiresAt": "2030-01-01T00:00:00.000Z",
 	"limits": web.Object{
 		"maxFileSize": 104857600, "maxUploads": 100, "remainingUploads": 93, "allowedTypes": []string{"image/*"},
 	}, "brandColor": "#0F6B5C",

@@ -64,6 +64,8 @@ type Signer struct {
 	seal     cipher.AEAD
 	deletion [32]byte // for deletion addresses
 	device   [32]byte // for device cookies
+	sent     cipher.AEAD
+	sentKey  [32]byte // for the nonces of sent
 }
 
 func NewSigner(secret [32]byte) (*Signer, error) {
@@ -72,7 +74,22 @@ func NewSigner(secret [32]byte) (*Signer, error) {
 		h.Write([]byte(what))
 		return h.Sum(nil)
 	}
-	block, err := aes.NewCipher(derive("kist removed items"))
+	seal, err := newSeal(derive("kist removed items"))
+	if err != nil {
+		return nil, err
+	}
+	sent, err := newSeal(derive("kist sent files"))
+	if err != nil {
+		return nil, err
+	}
+	return &Signer{
+		[32]byte(derive("kist grants")), seal, [32]byte(derive("kist deletion addresses")),
+		[32]byte(derive("kist device cookies")), sent, [32]byte(derive("kist sent files, nonces")),
+	}, nil
+}
+
+func newSeal(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, fmt.Errorf("grants: %w", err)
 	}
@@ -80,10 +97,7 @@ func NewSigner(secret [32]byte) (*Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grants: %w", err)
 	}
-	return &Signer{
-		[32]byte(derive("kist grants")), seal, [32]byte(derive("kist deletion addresses")),
-		[32]byte(derive("kist device cookies")),
-	}, nil
+	return seal, nil
 }
 
 // DeviceMAC signs a device cookie of the account. It changes with the account's password.
@@ -218,4 +232,37 @@ func (g *Signer) OpenRemovedFile(text, slug string, now time.Time, visitor strin
 	}
 	p.Media, p.Name = string(plain[2:n]), string(plain[n:])
 	return p, nil
+}
+
+// A SentFile is a file that a sender left at an upload link.
+type SentFile struct{ Owner, Request, Item record.ID }
+
+// SealSent is the secret with which its sender finds a file. It is always the same for one file, so that a repeated
+// answer is too, and tells nobody what is in it.
+func (g *Signer) SealSent(f SentFile) string {
+	plain, _ := binary.Append(nil, binary.BigEndian, &f) // fixed sizes: cannot fail
+	nonce := g.sentNonce(plain)
+	return GrantText.EncodeToString(g.sent.Seal(nonce, nonce, plain, nil))
+}
+
+// OpenSent decrypts what SealSent made.
+func (g *Signer) OpenSent(text string) (f SentFile, ok bool) {
+	b, err := GrantText.Strict().DecodeString(text)
+	n := g.sent.NonceSize()
+	if err != nil || len(b) < n {
+		return f, false
+	}
+	plain, err := g.sent.Open(nil, b[:n], b[n:], nil)
+	if err != nil {
+		return f, false
+	}
+	_, err = binary.Decode(plain, binary.BigEndian, &f)
+	return f, err == nil
+}
+
+// sentNonce derives the nonce from what it is for: two files have different ones.
+func (g *Signer) sentNonce(plain []byte) []byte {
+	h := hmac.New(sha256.New, g.sentKey[:])
+	h.Write(plain)
+	return h.Sum(nil)[:g.sent.NonceSize()]
 }

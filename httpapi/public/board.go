@@ -22,6 +22,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/inbox"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -109,6 +110,9 @@ func makeBoard(c *web.Request, r *record.Record, who viewer, inApp bool) (*embed
 			Page: n, Pages: pages, InApp: inApp,
 		},
 	}
+	if err := c.Site.Store.View(b.findRequest); err != nil {
+		return nil, err
+	}
 	if len(seen) != len(all.Visible) {
 		b.page.Count, b.page.Bytes = int64(len(seen)), 0
 		for _, m := range seen {
@@ -147,6 +151,16 @@ func makeBoard(c *web.Request, r *record.Record, who viewer, inApp bool) (*embed
 	}
 	b.page.Parts = b.parts()
 	return &b.page, nil
+}
+
+// findRequest finds where visitors add to the collection, if its upload request is open.
+func (b *board) findRequest(tx *kv.Tx) error {
+	q, err := inbox.RequestOf(tx, b.r, b.body)
+	if err != nil || q == nil || q.Open(tx.Now) != nil {
+		return err
+	}
+	b.page.Add = b.c.Site.Prefix() + "/up/" + url.PathEscape(q.Slug)
+	return nil
 }
 
 // mosaic is how many pictures stand for a collection whose cover nobody has chosen.
@@ -317,6 +331,9 @@ func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, hea
 	}
 	switch head := head.(type) {
 	case *record.File:
+		if b.body.ShowNames && item.Owner == b.r.Owner {
+			t.By = head.Uploader
+		}
 		t.Kind = mediaName(l, head.MimeType, t.Title)
 		t.Letter = extensionOf(head.OriginalName)
 		if Shrinks(head.MimeType) {

@@ -1114,7 +1114,7 @@ func TestPublicReadHides(t *testing.T) {
 				hidden = append(hidden, "reachable", "checkedAt", "unreachableSince", "iconUrl", "behindSignIn")
 			}
 			if k == record.Collections {
-				hidden = append(hidden, "source", "leftOut", "members", "pictures")
+				hidden = append(hidden, "source", "leftOut", "members", "pictures", "uploadRequestId")
 			}
 			for name := range owners {
 				_, there := got[name]

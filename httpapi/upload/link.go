@@ -146,6 +146,7 @@ func readUploadLink(c *web.Request) error {
 			dst = field.AppendString(dst, q.Expires.UTC().Format(field.TimeLayout))
 		}
 		dst = strconv.AppendBool(append(dst, `,"requiresApproval":`...), q.Approval)
+		dst = strconv.AppendBool(append(dst, `,"requiresName":`...), q.NeedsName)
 		number(`,"limits":{"maxFileSize":`, link.file)
 		number(`,"maxUploads":`, orNone(q.MaxUploads))
 		number(`,"remainingUploads":`, link.left)
@@ -258,7 +259,7 @@ func receiveFiles(c *web.Request, q *inbox.Request) ([]*inbox.Item, error) {
 		return nil, err
 	}
 	if earlier != nil {
-		return repeatFiles(c, m, key, earlier)
+		return repeatFiles(c, q, m, key, earlier)
 	}
 	if err := session.RequireCaptcha(c, q); err != nil { // a repetition has used it up
 		return nil, err
@@ -280,6 +281,9 @@ func receiveFiles(c *web.Request, q *inbox.Request) ([]*inbox.Item, error) {
 	defer in.Close()
 	form, fields, err := in.readSenderForm(c, m)
 	if err != nil {
+		return nil, err
+	}
+	if err := q.CheckSender(form); err != nil {
 		return nil, err
 	}
 	if err := in.Keep(c.R.Context()); err != nil {
@@ -399,7 +403,9 @@ func (in *Intake) receive(
 }
 
 // repeatFiles reads a repeated form and returns the items of the first one.
-func repeatFiles(c *web.Request, m *Budget, key string, earlier *jobs.IdempotentAnswer) ([]*inbox.Item, error) {
+func repeatFiles(
+	c *web.Request, q *inbox.Request, m *Budget, key string, earlier *jobs.IdempotentAnswer,
+) ([]*inbox.Item, error) {
 	m.Look, m.Disk = true, math.MaxInt64-1
 	in := NewIntake(c.Site)
 	defer in.Close()
@@ -408,7 +414,7 @@ func repeatFiles(c *web.Request, m *Budget, key string, earlier *jobs.Idempotent
 		return nil, err
 	}
 	in.leaveOutUnchosen()
-	return itemsOf(earlier, Fingerprint(c, key, in.Files, fields))
+	return itemsOf(q, earlier, Fingerprint(c, key, in.Files, fields))
 }
 
 // A receipt is what an answer keeps of an item.
@@ -427,7 +433,9 @@ func receiptsOf(items []*inbox.Item) (all []receipt) {
 }
 
 // itemsOf are the items in an earlier answer, if it was to the same request.
-func itemsOf(earlier *jobs.IdempotentAnswer, request []byte) (items []*inbox.Item, err error) {
+func itemsOf(
+	q *inbox.Request, earlier *jobs.IdempotentAnswer, request []byte,
+) (items []*inbox.Item, err error) {
 	body, err := earlier.For(request)
 	if err != nil {
 		return nil, err
@@ -437,7 +445,9 @@ func itemsOf(earlier *jobs.IdempotentAnswer, request []byte) (items []*inbox.Ite
 		return nil, fmt.Errorf("receipts: %w", err)
 	}
 	for _, r := range all {
-		items = append(items, &inbox.Item{ID: r.ID, State: r.State, Name: r.Name, Size: r.Size})
+		items = append(items, &inbox.Item{
+			ID: r.ID, Owner: q.Owner, Request: q.ID, State: r.State, Name: r.Name, Size: r.Size,
+		})
 	}
 	return items, nil
 }
@@ -486,7 +496,7 @@ func leaveFiles(c *web.Request) error {
 	}
 	var all []inbox.Receipt
 	for _, i := range items {
-		all = append(all, inbox.Receipt{Item: i})
+		all = append(all, inbox.Receipt{Item: i, Secret: sentSecret(c, i)})
 	}
 	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		return append(web.AppendAll(append(dst, `{"items":`...), all), '}'), nil
@@ -522,7 +532,7 @@ func showLink(c *web.Request, status int, q *inbox.Request, came []*inbox.Item, 
 	page := embed.UploadPage{
 		Base: c.Site.Prefix(), Slug: q.Slug, Title: q.Title, Description: q.Description, Owner: l.owner, Expires: q.Expires,
 		Approval: q.Approval, Color: q.Color, MaxFile: l.file, FileSize: c.Lang().Size(l.file), Left: l.left, Types: q.Types,
-		SiteKey: l.siteKey, AtOnce: MaxFiles, Problem: problem,
+		NeedsName: q.NeedsName, SiteKey: l.siteKey, AtOnce: MaxFiles, Problem: problem,
 	}
 	if l.captcha != people.CaptchaNone {
 		page.Captcha = string(l.captcha)

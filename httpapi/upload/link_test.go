@@ -149,14 +149,14 @@ func TestUploadLink(t *testing.T) {
 	is.Equal(got.At("captcha"), nil)
 	a.Visit("/api/v1/upload-requests/p/nothing").Want(404)
 
-	// A stranger can set the file, a name and a message, and learns four things.
+	// A stranger can set the file, a name and a message, and learns five things.
 	left := a.Leave(slug, nil, map[string]string{
 		"name": "Bob", "message": "hello", "isPublic": "true", "slug": "mine", "folderName": "Out", "status": "approved", "maxViews": "1", "tags": "x",
 	}, apitest.File("../a.txt", "text/html", "first"), apitest.File("b.bin", "", "\x00\x01")).Want(201)
 	var sent struct{ Items []map[string]any }
 	a.NoErr(json.Unmarshal(left.Body, &sent))
 	is.Equal(len(sent.Items), 2)
-	is.Equal(len(sent.Items[0]), 4)
+	is.Equal(len(sent.Items[0]), 5)
 	is.Equal(left.At("items.0.status"), "pending")
 	is.Equal(left.At("items.0.fileName"), "a.txt")
 	is.Equal(left.At("items.0.fileSize"), 5.0)

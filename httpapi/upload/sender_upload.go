@@ -14,8 +14,8 @@ import (
 	"kist/kv/media"
 )
 
-const aboutSentItem = "When the upload is complete, the headers X-Kist-Item and X-Kist-Status of the answer have " +
-	"the id of the item and its status."
+const aboutSentItem = "When the upload is complete, the headers X-Kist-Item, X-Kist-Status and X-Kist-Take-Back of " +
+	"the answer have the id of the item, its status and the secret to take it back."
 
 var DescribeSending = web.Operation{
 	Headers: ofTus,
@@ -122,6 +122,9 @@ func (b *uploadOptions) sending(c *web.Request, q *inbox.Request) (u inbox.Uploa
 	if err := web.JoinProblems(c.RefuseUnknown(form, fields, ownMetadata...), field.Create(form, fields)); err != nil {
 		return u, err
 	}
+	if err := q.CheckSender(form); err != nil {
+		return u, err
+	}
 	if !q.MayTake(b.meta.fileName()) {
 		return u, typeRefused(q)
 	}
@@ -173,6 +176,7 @@ func respondSenderUpload(c *web.Request, status int, u *inbox.Upload) error {
 		}
 		dst = field.AppendString(append(dst, `,"item":{"itemId":`...), u.Item.String())
 		dst = field.AppendString(append(dst, `,"status":`...), string(u.Arrived))
+		dst = field.AppendString(append(dst, `,"takeBack":`...), sentSecret(c, u.Sent()))
 		return append(dst, "}}"...), nil
 	})
 }

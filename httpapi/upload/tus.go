@@ -91,7 +91,7 @@ func ofTusState(complete ...string) []string {
 
 var (
 	ofOwnUpload  = ofTusState("X-Kist-Id", "X-Kist-Slug", "X-Kist-Url")
-	ofSentUpload = ofTusState("X-Kist-Item", "X-Kist-Status")
+	ofSentUpload = ofTusState("X-Kist-Item", "X-Kist-Status", "X-Kist-Take-Back")
 	ofTus        = []string{"Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"}
 )
 
@@ -240,6 +240,7 @@ func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
 	if u.BySender() {
 		h.Set("X-Kist-Item", u.Item.String())
 		h.Set("X-Kist-Status", string(u.Arrived))
+		h.Set("X-Kist-Take-Back", sentSecret(c, u.Sent()))
 		return nil
 	}
 	err := c.Site.Store.View(func(tx *kv.Tx) error {

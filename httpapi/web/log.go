@@ -18,7 +18,7 @@ import (
 const maxLogged = 512
 
 // secretPaths are prefixes of paths that end in a secret.
-var secretPaths = []string{claimPath, ResetPath, JoinPath, DeletionPath, SentPath + "/"}
+var secretPaths = []string{claimPath, ResetPath, JoinPath, DeletionPath, SentPath + "/", TakeBackPath}
 
 var slashes = regexp.MustCompile(`/+`)
 

@@ -14,6 +14,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/inbox"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -179,13 +180,14 @@ func (s *Site) ReadAs(tx *kv.Tx, r *record.Record, way catalog.Way) (*ShownRecor
 }
 
 // asServed makes the size of a file that of the bytes that others than its owner get, and hides the digest of those that
-// they do not get.
+// they do not get, and the name of its sender.
 func (v *ShownRecord) asServed() error {
 	if v.Kind != record.Files || v.Bytes == nil {
 		return nil
 	}
 	m := v.Bytes.Metadata
-	if v.KeepMetadata || v.NeverStrip || m.State != record.MetadataRemovable && m.State != record.NotExamined {
+	whole := v.KeepMetadata || v.NeverStrip || m.State != record.MetadataRemovable && m.State != record.NotExamined
+	if whole && !v.HasUploader() {
 		return nil
 	}
 	body, err := v.Decode()
@@ -193,9 +195,12 @@ func (v *ShownRecord) asServed() error {
 		return err
 	}
 	f := body.(*record.File) // the kind says so
-	f.SHA256 = ""
-	if m.State == record.MetadataRemovable {
-		f.Size = m.Size
+	f.Uploader = ""
+	if !whole {
+		f.SHA256 = ""
+		if m.State == record.MetadataRemovable {
+			f.Size = m.Size
+		}
 	}
 	v.Body = field.AppendJSON(nil, f)
 	return nil
@@ -212,6 +217,16 @@ func (s *Site) read(pools *shownPool, tx *kv.Tx, r *record.Record) (*ShownRecord
 	if err := catalog.Show(tx, r, &v.Shown); err != nil {
 		v.Release()
 		return nil, err
+	}
+	if r.Kind == record.Collections {
+		q, err := inbox.RequestOf(tx, r, &v.Collected.Collection)
+		if err != nil {
+			v.Release()
+			return nil, err
+		}
+		if q == nil {
+			v.Collected.Request = record.ID{}
+		}
 	}
 	v.Base = s.Base
 	return v, nil

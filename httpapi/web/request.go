@@ -70,6 +70,9 @@ const RequestsPath = APIPath + "upload-requests"
 // all that is needed to continue the upload.
 const SentPath = RequestsPath + "/tus"
 
+// TakeBackPath is the path of sent files. It is followed by a secret too.
+const TakeBackPath = RequestsPath + "/sent/"
+
 // CutTo cuts a text to limit bytes, and says so.
 func CutTo(t string, limit int) string {
 	if len(t) > limit {

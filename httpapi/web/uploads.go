@@ -16,7 +16,7 @@ const TusVersion = "1.0.0"
 const (
 	tusHeaders = "Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Tus-Checksum-Algorithm, " +
 		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, " +
-		"X-Kist-Id, X-Kist-Slug, X-Kist-Url, X-Kist-Item, X-Kist-Status"
+		"X-Kist-Id, X-Kist-Slug, X-Kist-Url, X-Kist-Item, X-Kist-Status, X-Kist-Take-Back"
 	tusAsked = "tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-checksum, " +
 		"upload-concat, x-http-method-override"
 )

@@ -77,7 +77,8 @@ func replace(tx *kv.Tx, r *record.Record, b *record.File, content *record.Conten
 	}
 
 	next := *b
-	next.Description = now.(*record.File).Description // the kind says so
+	was := now.(*record.File) // the kind says so
+	next.Description, next.Uploader = was.Description, was.Uploader
 	r.Bytes, r.Updated = content, tx.Now
 	r.SetBody(&next)
 	if err := save(tx, r); err != nil {

@@ -51,6 +51,8 @@ type Item struct {
 	Decided  time.Time `json:"Decided"` // zero: not yet
 	File     record.ID `json:"File"`    // the file that it became
 	FileSlug string    `json:"FileSlug"`
+
+	Uncollected catalog.Uncollected `json:"Uncollected,omitzero"` // why the file is not in the request's collection
 }
 
 // Decide decides about the item; Taken unless it is pending.
@@ -86,10 +88,16 @@ func (i *Item) Fields(s *field.Set) {
 		}
 		return field.AppendString(dst, i.FileSlug)
 	}).Says("Slug of that file.", `null`)
+	field.MaybeChoice(s, "notCollected", &i.Uncollected, catalog.UncollectedReasons).
+		Says("Why the file did not go into the collection of its upload request: full, the collection has 5000 items; "+
+			"gone, it was deleted or shows a folder or a tag now. The file was made all the same. Otherwise null.", `"full"`)
 }
 
-// Receipt is an item as its sender sees it.
-type Receipt struct{ *Item }
+// Receipt is an item as its sender sees it, with the secret to take it back.
+type Receipt struct {
+	*Item
+	Secret string
+}
 
 // Fields is the shape of a receipt: everything that the sender may know.
 func (r Receipt) Fields(s *field.Set) {
@@ -98,6 +106,8 @@ func (r Receipt) Fields(s *field.Set) {
 		Says("Whether the file waits for approval, was approved or was rejected.", `"pending"`)
 	s.Text("fileName", &r.Name, record.MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
 	s.Number("fileSize", &r.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
+	s.Text("takeBack", &r.Secret, 255).
+		Says("Secret to see the file again and to take it back, for an hour.", `"wFq3…"`)
 }
 
 // SenderForm is a sender's input in addition to the files.
@@ -339,10 +349,16 @@ func Receive(tx *kv.Tx, r *Reservation, f *SenderForm, came []Received) ([]*Item
 		} else if err := approve(tx, q, i, &Decision{}); err != nil {
 			return nil, err
 		}
+		all = append(all, i)
+	}
+	if err := collect(tx, q, all); err != nil {
+		return nil, err
+	}
+
+	for _, i := range all {
 		if err := ItemRows.Put(tx.Tx, i); err != nil {
 			return nil, err
 		}
-
 		if err := emitItem(tx, jobs.UploadReceived, i); err != nil {
 			return nil, err
 		}
@@ -356,7 +372,6 @@ func Receive(tx *kv.Tx, r *Reservation, f *SenderForm, came []Received) ([]*Item
 				return nil, err
 			}
 		}
-		all = append(all, i)
 	}
 	return all, nil
 }
@@ -366,7 +381,9 @@ func approve(tx *kv.Tx, q *Request, i *Item, d *Decision) error {
 	f := record.NewForm(record.Files)
 	f.Public, f.Tags, f.FolderName = d.Public, d.Tags, d.FolderName
 	f.FolderName = cmp.Or(f.FolderName, q.FolderName)
-	f.Body = &record.File{OriginalName: i.Name, MimeType: i.MimeType, SHA256: hex.EncodeToString(i.Ref[:]), Size: i.Size}
+	f.Body = &record.File{
+		OriginalName: i.Name, MimeType: i.MimeType, SHA256: hex.EncodeToString(i.Ref[:]), Size: i.Size, Uploader: i.Sender,
+	}
 	content := &record.Content{Ref: i.Ref, Size: i.Size}
 	if err := i.Decide(Approved, tx.Now); err != nil {
 		return err
@@ -387,50 +404,93 @@ func ReadItem(tx *kv.Tx, owner, request, id record.ID) (*Item, error) {
 	return i, kv.UserError(err, "upload")
 }
 
-// DecideAll makes the same decision for several pending items of one request: for all
-// of them, or for none if one is missing or already decided.
-func DecideAll(tx *kv.Tx, owner, request record.ID, ids []record.ID, d *Decision) ([]*Item, error) {
-	all := make([]*Item, 0, len(ids))
-	for _, id := range ids {
-		i, err := Decide(tx, owner, request, id, d)
-		if err != nil {
-			return nil, err
+// collect puts the items that have become files into the collection of their request, in this order, and notes at those
+// that did not get into it why.
+func collect(tx *kv.Tx, q *Request, items []*Item) error {
+	var made []*Item
+	var files []record.ID
+	for _, i := range items {
+		if i.State == Approved {
+			made, files = append(made, i), append(files, i.File)
 		}
-		all = append(all, i)
 	}
-	return all, nil
+	if q.Collection == uuid.Nil || len(files) == 0 {
+		return nil
+	}
+	put, why, err := catalog.Collect(tx, q.Owner, q.Collection, files)
+	if err != nil {
+		return err
+	}
+	for _, i := range made[put:] {
+		i.Uncollected = why
+		if err := ItemRows.Put(tx.Tx, i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Decide approves or rejects a pending item; Taken if it was decided. An approved item
-// becomes a file. A rejected item keeps only its row, and a later sweep unlinks its
-// content unless a file also uses it.
+// Decide is DecideAll for one item.
 func Decide(tx *kv.Tx, owner, request, id record.ID, d *Decision) (*Item, error) {
-	i, err := ReadItem(tx, owner, request, id)
+	all, err := DecideAll(tx, owner, request, []record.ID{id}, d)
 	if err != nil {
 		return nil, err
 	}
-	event, ref := jobs.UploadRejected, i.Ref
-	if d.Approves() {
-		event = jobs.UploadApproved
-		q, err := ReadRequest(tx, owner, request)
+	return all[0], nil
+}
+
+// DecideAll approves or rejects pending items of one request: all of them, or none if one is missing or, with Taken, was
+// decided. Approved items become files and go into the collection of the request. A rejected item keeps only its row,
+// and a later sweep unlinks its content unless a file also uses it.
+func DecideAll(tx *kv.Tx, owner, request record.ID, ids []record.ID, d *Decision) ([]*Item, error) {
+	all, refs := make([]*Item, 0, len(ids)), make([][32]byte, 0, len(ids))
+	var q *Request
+	for _, id := range ids {
+		i, err := ReadItem(tx, owner, request, id)
 		if err != nil {
 			return nil, err
 		}
-		if err := approve(tx, q, i, d); err != nil {
+		all, refs = append(all, i), append(refs, i.Ref)
+		if q == nil {
+			q, err = ReadRequest(tx, owner, request)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if d.Approves() {
+			err = approve(tx, q, i, d)
+		} else {
+			err = i.Decide(Rejected, tx.Now)
+		}
+		if err != nil {
 			return nil, err
 		}
-	} else if err := i.Decide(Rejected, tx.Now); err != nil {
-		return nil, err
-	}
-	if err := ItemRows.Put(tx.Tx, i); err != nil {
-		return nil, err
-	}
-	if !d.Approves() {
-		if err := catalog.MarkUnreferenced(tx, ref); err != nil {
+		if err := ItemRows.Put(tx.Tx, i); err != nil { // now, in case it is named twice
 			return nil, err
 		}
 	}
-	return i, emitItem(tx, event, i)
+	if q == nil {
+		return all, nil
+	}
+	if err := collect(tx, q, all); err != nil {
+		return nil, err
+	}
+
+	event := jobs.UploadRejected
+	if d.Approves() {
+		event = jobs.UploadApproved
+	}
+	for n, i := range all {
+		if !d.Approves() {
+			if err := catalog.MarkUnreferenced(tx, refs[n]); err != nil {
+				return nil, err
+			}
+		}
+		if err := emitItem(tx, event, i); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // emitItem sends an event about an item, as the queue shows it, to the owner's webhooks.

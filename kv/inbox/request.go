@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
@@ -44,6 +46,9 @@ type Request struct {
 	Color       string    `json:"Color"` // #RRGGBB; "" means none
 	Created     time.Time `json:"Created"`
 	Updated     time.Time `json:"Updated"`
+
+	Collection record.ID `json:"Collection,omitzero"` // files go into it too; zero means none
+	NeedsName  bool      `json:"NeedsName,omitzero"`  // senders must say their names
 }
 
 // Bounds of upload requests.
@@ -83,8 +88,12 @@ func (q *Request) fields(s *field.Set) {
 		Says("Last part of the link, unique among all items; generated if absent.", `"wedding"`)
 	s.Name("folderName", &q.FolderName, record.MaxName).
 		Says("Folder for received files; created if it does not exist.", `"Wedding"`)
+	s.ID("collectionId", &q.Collection).
+		Says("Collection of picked items that files go into when they become files of the owner; null is none. "+
+			"A collection has one upload request: naming it takes it from another.", `null`)
 	s.Bool("isActive", &q.Active).Says("Whether the link takes files.", `true`)
 	s.Bool("requiresApproval", &q.Approval).Says("Whether files wait for the owner's approval.", `true`)
+	s.Bool("requiresName", &q.NeedsName).Says("Whether senders must give their names.", `false`)
 	s.Bool("requiresCaptcha", &q.Captcha).Says("Whether senders must pass a captcha.", `false`)
 	s.Time("expiresAt", &q.Expires).Says("When the link expires. A date alone is the end of that day in UTC.", `"2030-01-01T00:00:00.000Z"`)
 	s.Limit("maxUploads", &q.MaxUploads, field.MaxCount).
@@ -207,6 +216,17 @@ func Promise(limit, kept, promised, minimum, maximum int64) (int64, error) {
 		return 0, ErrWait
 	}
 	return free, nil
+}
+
+// CheckSender refuses a sender who does not give a name that the request needs.
+func (q *Request) CheckSender(f *SenderForm) error {
+	if q.NeedsName && f.Name == "" {
+		return &record.Error{
+			Fault: record.Malformed, Code: "name_required",
+			Text: "Please say your name: this link takes files only with the name of their sender. Nothing was stored.",
+		}
+	}
+	return nil
 }
 
 // Remaining is how many files the request still accepts; -1 is any number.
@@ -386,7 +406,48 @@ func AddRequest(tx *kv.Tx, owner record.ID, f *RequestForm, password string) (*R
 	if q.Slug == "" {
 		q.Slug = catalog.NewSlug(tx)
 	}
-	return &q, putRequest(tx, &q, true)
+	if err := putRequest(tx, &q, true); err != nil {
+		return nil, err
+	}
+	return &q, linkCollection(tx, &q)
+}
+
+// linkCollection makes a request that of its collection. Another one that names the collection does so no more.
+func linkCollection(tx *kv.Tx, q *Request) error {
+	if q.Collection == uuid.Nil {
+		return nil
+	}
+	former, err := catalog.SetRequest(tx, q.Owner, q.Collection, q.ID)
+	if err != nil || former == uuid.Nil || former == q.ID {
+		return err
+	}
+	other, err := ReadRequest(tx, q.Owner, former)
+	if kv.Missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if other.Collection != q.Collection {
+		return nil
+	}
+	other.Collection, other.Updated = uuid.Nil, tx.Now
+	return RequestRows.Put(tx.Tx, other)
+}
+
+// RequestOf finds the upload request whose files go into a collection; nil if none do.
+func RequestOf(tx *kv.Tx, c *record.Record, b *record.Collection) (*Request, error) {
+	if b.Request == uuid.Nil || b.Live() {
+		return nil, nil
+	}
+	q, err := ReadRequest(tx, c.Owner, b.Request)
+	if kv.Missing(err) {
+		return nil, nil
+	}
+	if err != nil || q.Collection != c.ID {
+		return nil, err
+	}
+	return q, nil
 }
 
 // putRequest writes a request. It charges its text if charged is set.
@@ -419,7 +480,24 @@ func SaveRequest(tx *kv.Tx, q *Request) error {
 		}
 	}
 	q.Updated = tx.Now
-	return putRequest(tx, q, q.Active) // a link can be closed whatever the quota
+	if err := putRequest(tx, q, q.Active); err != nil { // a link can be closed whatever the quota
+		return err
+	}
+	if q.Collection == before.Collection {
+		return nil
+	}
+	if err := unlinkCollection(tx, before); err != nil {
+		return err
+	}
+	return linkCollection(tx, q)
+}
+
+// unlinkCollection takes a request away from its collection.
+func unlinkCollection(tx *kv.Tx, q *Request) error {
+	if q.Collection == uuid.Nil {
+		return nil
+	}
+	return catalog.ClearRequest(tx, q.Owner, q.Collection, q.ID)
 }
 
 // dropSenderUploads deletes the uploads at a request that which selects.
@@ -501,6 +579,9 @@ func dropRequest(tx *kv.Tx, q *Request) (done bool, err error) {
 	}
 	if _, err := RequestRows.Delete(tx.Tx, requestKey(q.Owner, q.ID)); err != nil {
 		return false, kv.UserError(err, "upload request")
+	}
+	if err := unlinkCollection(tx, q); err != nil {
+		return false, err
 	}
 	return true, tx.Delete(catalog.ViewBucket, bytes.Clone(q.ID[:]))
 }

@@ -83,6 +83,9 @@ func (u *Upload) Done() bool { return u.File != uuid.Nil || u.Item != uuid.Nil }
 // BySender reports whether a stranger is uploading to an upload request.
 func (u *Upload) BySender() bool { return u.Request != uuid.Nil }
 
+// Sent is the item that a complete upload of a sender has become, as far as it names one.
+func (u *Upload) Sent() *Item { return &Item{ID: u.Item, Owner: u.Owner, Request: u.Request} }
+
 func (u *Upload) reserved() int64 {
 	if u.Done() || u.Into != uuid.Nil {
 		return 0

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ type Body interface {
 // The kinds of content.
 var (
 	Files = &Kind{
-		Code: 1, Name: "file", Path: "files", Shape: 1, Counter: "views", Limit: "maxViews", MaxBody: 1 << 20,
+		Code: 1, Name: "file", Path: "files", Shape: 2, Counter: "views", Limit: "maxViews", MaxBody: 1 << 20,
 		New: func() Body { return new(File) }, view: fileView,
 	}
 	Bookmarks = &Kind{
@@ -104,6 +105,7 @@ func KindOf(code byte) *Kind {
 type File struct {
 	OriginalName, MimeType, SHA256, Description string
 	Size                                        int64
+	Uploader                                    string // who sent it to an upload link, as the sender said; "" for others
 }
 
 func (b *File) Fields(f *field.Set) {
@@ -116,6 +118,18 @@ func (b *File) Fields(f *field.Set) {
 		Says("SHA-256 of the content in lower-case hexadecimal.",
 			`"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Beach at noon"`)
+	f.Text(uploaderName, &b.Uploader, MaxName, field.ReadOnly).
+		Says("Name that its sender gave at an upload link. It is empty for other files and for readers who are not the owner.",
+			`"Bob"`)
+}
+
+const uploaderName = "uploaderName"
+
+// HasUploader reports whether the stored fields of a file name who sent it, without reading them.
+func (r *Record) HasUploader() bool {
+	// A quote in a text follows a backslash, so no text contains this.
+	_, name, named := bytes.Cut(r.Body, []byte(`,"`+uploaderName+`":"`))
+	return named && !bytes.HasPrefix(name, []byte{'"'})
 }
 
 func (b *File) Title() string { return b.OriginalName }
@@ -269,12 +283,15 @@ type Collection struct {
 	Sort              Arrangement
 	Download          bool
 	Folder, Tag       ID // one of them at most
+	ShowNames         bool
+	Request           ID // the upload request that last named the collection; see inbox.RequestOf
 }
 
 func (b *Collection) Fields(f *field.Set) {
 	b.shared(f)
 	f.ID("folderId", &b.Folder, field.ReadOnly)
 	f.ID("tagId", &b.Tag, field.ReadOnly)
+	f.ID("requestId", &b.Request, field.ReadOnly)
 }
 
 // shared binds the fields that visitors see too.
@@ -289,6 +306,8 @@ func (b *Collection) shared(f *field.Set) {
 		Says("Order of the items; manual is the order in which they were put.", `"manual"`)
 	f.Bool("allowDownload", &b.Download).
 		Says("Whether visitors are offered downloads. Anyone who can see an item can save it.", `true`)
+	f.Bool("showNames", &b.ShowNames).
+		Says("Whether the names that senders gave stand under what they sent.", `false`)
 }
 
 func (b *Collection) Title() string { return b.Name }

@@ -138,7 +138,7 @@ func TestRoundTrip(t *testing.T) {
 			if k == record.Files {
 				b, err := r.Decode()
 				is.NoErr(err)
-				b.(*record.File).OriginalName = "a\"b.png"
+				b.(*record.File).OriginalName, b.(*record.File).Uploader = "a\"b.png", `Bob "<b>`
 				r.SetBody(b)
 				r.Folder = record.ID{3}
 				r.Bytes.Metadata = record.Metadata{
@@ -146,6 +146,7 @@ func TestRoundTrip(t *testing.T) {
 				}
 				is.Equal(r.Bytes.Class, record.Image)
 			}
+			is.Equal(r.HasUploader(), k == record.Files)
 			back := again(t, r)
 			is.Equal(back, r)
 
@@ -166,7 +167,8 @@ func TestRoundTrip(t *testing.T) {
 			case record.Files:
 				for name, v := range map[string]any{
 					"url": "https://kist.example/x/my-slug", "viewUrl": "https://kist.example/v/my-slug", "originalName": "a\"b.png",
-					"mimeType": "image/png", "size": 5.0, "metadata": "kept", "metadataFound": []any{"gps", "time"}, "sha256": strings.Repeat("ab", 32), "folder": map[string]any{
+					"uploaderName": `Bob "<b>`,
+					"mimeType":     "image/png", "size": 5.0, "metadata": "kept", "metadataFound": []any{"gps", "time"}, "sha256": strings.Repeat("ab", 32), "folder": map[string]any{
 						"id": record.ID{3}.String(), "name": "F&",
 					},
 					"tags": []any{
@@ -182,6 +184,7 @@ func TestRoundTrip(t *testing.T) {
 				want["iconUrl"], want["behindSignIn"] = nil, false
 			case record.Collections:
 				want["itemCount"], want["size"], want["leftOut"] = 24.0, 91348213.0, 12.0
+				want["uploadRequestId"] = nil
 				want["pictures"] = []any{"00000000-0000-7000-0000-000000000007"}
 				want["members"] = []any{map[string]any{
 					"userId": "00000000-0000-7000-0000-000000000008", "name": "bob", "displayName": "Bob", "role": "add",

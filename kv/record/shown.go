@@ -69,6 +69,7 @@ func (b *Collection) ForExport(f *field.Set) {
 	f.Text("description", &b.Description, MaxDescription)
 	field.Choice(f, "sort", &b.Sort, Arrangements)
 	f.Bool("allowDownload", &b.Download)
+	f.Bool("showNames", &b.ShowNames)
 }
 
 // Collected is what the store adds to a collection.
@@ -239,6 +240,12 @@ func (v *Shown) collectionFields(s *field.Set) {
 		}).Says("Ids of up to four of the items that visitors see and that have a picture, the cover first. "+
 			"Their pictures are at /t/{slug of the collection}/{id}.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
 		v.sourceField(s)
+		if v.ByMember {
+			null(s, "uploadRequestId", "string")
+		} else {
+			s.ID("uploadRequestId", &c.Request, field.ReadOnly).
+				Says("Upload request whose files go into it; null without one.", `null`)
+		}
 		member := field.ObjectOf(&Member{})
 		s.Shown("members", field.Schema{Type: "array", Items: &member}, func(dst []byte) []byte {
 			return field.AppendList(dst, c.Members, func(dst []byte, m Member) []byte { return field.AppendJSON(dst, &m) })

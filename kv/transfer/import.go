@@ -354,6 +354,12 @@ func (m *Import) bytes(e *entry) error {
 	b.Size, b.SHA256, b.MimeType = size, hex.EncodeToString(ref[:]), media.Of(claimed, b.OriginalName, head)
 	if e.Exact { // its media type may come from an earlier name
 		b.MimeType = media.Recorded(claimed, head)
+		sender, _ := e.Fields["uploaderName"].(string)
+		name, err := field.CleanName(record.MaxName)(sender)
+		if err != nil {
+			name = ""
+		}
+		b.Uploader = name
 	}
 	e.file = &record.Content{Ref: ref, Size: size}
 	return nil

@@ -308,6 +308,7 @@ func TestKistLines(t *testing.T) {
 	}, Views: 7, FolderName: "f", TagList: []record.Tag{{Name: "sea"}}}
 	file.SetBody(&record.File{
 		OriginalName: "a.txt", Description: "d", MimeType: "text/plain", Size: 5, SHA256: hex.EncodeToString(hello[:]),
+		Uploader: "Bob",
 	})
 	note := &record.Shown{
 		Record: record.Record{Kind: record.Notes, Created: at, Updated: at, Share: record.Share{Slug: "n"}},
@@ -323,7 +324,7 @@ func TestKistLines(t *testing.T) {
 		VersionsName:           string(AppendVersion(nil, &note.Record, old)),
 	}
 	for name, want := range map[string]string{
-		KindName(record.Files): `{"slug":"a","originalName":"a.txt","mimeType":"text/plain","size":5,"sha256":"` + hex.EncodeToString(hello[:]) + `","description":"d","isPublic":true,"isFavorite":true,"tags":["sea"],` +
+		KindName(record.Files): `{"slug":"a","originalName":"a.txt","mimeType":"text/plain","size":5,"sha256":"` + hex.EncodeToString(hello[:]) + `","description":"d","uploaderName":"Bob","isPublic":true,"isFavorite":true,"tags":["sea"],` +
 			`"maxViews":9,"maxViewsAction":"delete","expiresAt":"2026-01-02T05:04:05.678Z","logVisits":true,"stripMetadata":false,"folderName":"f",` +
 			`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T04:04:05.678Z","passwordHash":"$argon2id$hash","views":7,"viewsOfLimit":4,"limitReached":true}`,
 		KindName(record.Notes): `{"slug":"n","title":"","content":"new","sourceUrl":"","isPublic":false,"isFavorite":false,"tags":[],"maxViews":null,"maxViewsAction":null,"expiresAt":null,` +
