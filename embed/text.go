@@ -266,11 +266,11 @@ var scriptTexts = map[string][]string{
 	"welcome-later":  {"welcome"},
 	// What a sender may be told. English comes with the answer.
 	"up-text": {
-		"errors.body_cut_off", "errors.busy", "errors.captcha_unavailable", "errors.disk_full", "errors.expired",
-		"errors.internal", "errors.limit_reached", "errors.no_inodes", "errors.not_found", "errors.quota_exceeded",
-		"errors.sender_limit", "errors.storage_failed", "errors.too_large", "errors.too_many_uploads",
-		"errors.too_many_writes", "errors.type_not_allowed", "errors.unavailable", "errors.upload_expired",
-		"format", "up",
+		"errors.already_decided", "errors.body_cut_off", "errors.busy", "errors.captcha_unavailable", "errors.disk_full",
+		"errors.expired", "errors.internal", "errors.limit_reached", "errors.name_required", "errors.no_inodes",
+		"errors.not_found", "errors.quota_exceeded", "errors.sender_limit", "errors.storage_failed", "errors.too_large",
+		"errors.too_late", "errors.too_many_uploads", "errors.too_many_writes", "errors.type_not_allowed",
+		"errors.unavailable", "errors.upload_expired", "format", "up",
 	},
 	"extension": {"extension", "format", "problems"},
 }

@@ -60,7 +60,7 @@ func (p UploadPage) Policy() string {
 		}
 	}
 	return "default-src 'none'; script-src " + script + "; worker-src 'self'; style-src 'self'" + more +
-		"; img-src 'self' data:; connect-src 'self'" + more + "; frame-src " + frame +
+		"; img-src 'self' data: blob:; connect-src 'self'" + more + "; frame-src " + frame +
 		"; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }
 

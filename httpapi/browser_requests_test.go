@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"image/color"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -156,6 +157,48 @@ func TestBrowserRequests(t *testing.T) {
 	is.Equal(context.Cause(s.ctx), nil)
 }
 
+// TestBrowserSenderPage: a guest sees small versions of the pictures, sends them with one bar, sees what was sent, takes a
+// file back and sends more. A name that the link needs is asked for.
+func TestBrowserSenderPage(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	album := b.Collect("album", "")
+	id, _ := b.App.Ask(map[string]any{"collectionId": album, "requiresName": true, "maxUploads": 3, "brandColor": "#aa0000"})
+	s := profile(b.App)
+	s.do(emulation.SetDeviceMetricsOverride(375, 740, 1, true), chromedp.Navigate(b.URL+"/v/album"))
+	s.press("Add yours")
+	s.until(`document.querySelector('form.live')`)
+	is.Equal(s.js(`document.documentElement.scrollWidth <= 375`), true)
+	is.Equal(s.js(`document.getElementById('drop').getBoundingClientRect().height >= 190`), true)
+	path := filepath.Join(t.TempDir(), "a.jpg")
+	is.NoErr(os.WriteFile(path, []byte(apitest.JpegOf(300, 200, color.White)), 0o600))
+	s.do(chromedp.SetUploadFiles("#file", []string{path}, chromedp.ByQuery))
+	s.drop("b.txt", "bb")
+	s.until(`document.querySelector('#list canvas:not([hidden])')?.getContext('2d').getImageData(48, 48, 1, 1).data[3] === 255`)
+	s.click("#send")
+	is.Equal(s.js(`document.querySelector('#name:invalid') !== null && !document.querySelector('#list progress:not([hidden])')`), true)
+	s.fill("Your name", "Bob")
+	s.click("#send")
+	s.until(`document.getElementById('said').textContent === 'Thank you! 2 files received.'`)
+	is.Equal(s.js(`document.getElementById('up').hidden && document.activeElement.id`), "more")
+	s.press("See what I sent")
+	s.until(`document.querySelectorAll('#sent li').length === 2`)
+	s.press("Take back b.txt")
+	s.until(`document.getElementById('sent').textContent.includes('Taken back')`)
+	is.Equal(b.Get("/api/v1/upload-requests/"+id).At("data.uploadsCount"), 1.0)
+	is.Equal(s.js(`document.getElementById('left').textContent`), "You can send 2 more files.")
+	s.press("Send more")
+	is.Equal(s.js(`document.querySelectorAll('#list li').length + ' ' + document.activeElement.id`), "0 file")
+
+	// After the page was closed.
+	s.do(chromedp.Reload())
+	s.until(`document.querySelector('form.live')`)
+	s.press("See what I sent")
+	s.until(`document.querySelector('#sent li b')?.textContent === 'a.jpg'`)
+	is.Equal(s.js(`document.querySelectorAll('#sent li').length`), 1.0)
+	is.Equal(context.Cause(s.ctx), nil)
+}
+
 // TestBrowserChosenEarly: a file that was chosen before the script of the page
 // was there is sent like any other.
 func TestBrowserChosenEarly(t *testing.T) {
@@ -208,7 +251,7 @@ func TestBrowserSending(t *testing.T) {
 	s.until(`document.getElementById('list').textContent.includes('retrying in')`)
 	s.slow(-1)
 	s.until(`document.getElementById('said').textContent === 'Thank you! 1 file received.'`)
-	is.Equal(s.js(`Object.keys(localStorage).filter((k) => k !== 'kist.offline').length`), 0.0)
+	is.Equal(s.js(`Object.keys(localStorage).filter((k) => k !== 'kist.offline' && !k.startsWith('kist.sent.')).length`), 0.0)
 	is.Equal(s.js(`document.getElementById('left').textContent`), "You can send no more files.")
 	queue := b.Get("/api/v1/upload-requests/" + id + "/queue").Want(200)
 	is.Equal(queue.At("total"), 1.0)

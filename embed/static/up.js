@@ -1,15 +1,17 @@
 // Sends files from the page of an upload link, one after another, and shows the progress. It sends large files in
 // pieces. They continue after a pause or a lost connection, and when the user closes the page and chooses the same file
-// again. Without this script, the form itself sends the files.
+// again. For an hour the device keeps the secrets of what was sent: the user sees what became of it, and can take it
+// back. Without this script, the form itself sends the files.
 import { bytes as size, fill, known, seconds as time, t } from './text.js';
 
 (() => {
   const form = document.getElementById("up");
   if (!form) return;
-  const { api, slug, captcha, key, worker, brand, ink } = form.dataset;
+  const { api, slug, captcha, brand, ink } = form.dataset;
   const max = Number(form.dataset.max);
   const $ = (id) => document.getElementById(id);
   const input = $("file"), list = $("list"), drop = $("drop"), send = $("send"), work = $("work"), said = $("said");
+  const all = $("all"), bar = $("bar"), sum = $("sum"), more = $("more"), look = $("look");
   const files = [];
   const large = 8 << 20; // larger files are sent in pieces
   let busy = false, sent = 0;
@@ -19,6 +21,8 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
     document.body.style.setProperty("--brand-ink", ink);
   }
   $("hint").hidden = false;
+  $("choose").hidden = false;
+  form.classList.add("live");
   input.required = false;
 
   const make = (name, text, props) => Object.assign(document.createElement(name), { textContent: text ?? "" }, props);
@@ -39,21 +43,46 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
     f.drop = make("button", "", { type: "button", className: "quiet", onclick: () => remove(f) });
     const tools = make("span");
     tools.append(f.again, f.drop);
-    f.row.append(make("b", file.name), f.note, tools, f.bar);
+    f.pic = make("canvas", "", { width: edge, height: edge, hidden: true });
+    f.row.append(f.pic, make("b", file.name), f.note, tools, f.bar);
     return f;
   }
 
-  function add(all) {
-    for (const file of all) {
+  // ---- The pictures ----
+
+  const edge = 96, mostPictures = 200;
+  let drawn = Promise.resolve(), pictures = 0;
+
+  // draw shows a small version of a picture. One at a time is in memory as a whole.
+  function draw(f) {
+    if (!f.file.type.startsWith("image/") || pictures >= mostPictures) return;
+    pictures++;
+    drawn = drawn.then(async () => {
+      if (!f.row.isConnected) return;
+      const address = URL.createObjectURL(f.file), img = new Image();
+      try {
+        img.src = address;
+        await img.decode();
+        const side = Math.min(img.naturalWidth, img.naturalHeight);
+        const x = (img.naturalWidth - side) / 2, y = (img.naturalHeight - side) / 2;
+        f.pic.getContext("2d").drawImage(img, x, y, side, side, 0, 0, edge, edge);
+        f.pic.hidden = false;
+      } catch { /* the browser cannot show it */ } finally { URL.revokeObjectURL(address); }
+    });
+  }
+
+  function add(chosen) {
+    again();
+    for (const file of chosen) {
       const f = rowFor(file);
       mark(f, "waits", size(file.size));
       files.push(f);
       list.append(f.row);
+      draw(f);
       if (file.size > max) mark(f, "refused", t("up.tooLarge", { size: size(file.size), limit: size(max) }));
     }
     form.classList.toggle("chosen", files.length > 0);
-    if (files.length && captcha === "pow") pass().catch(() => {});
-    if (captcha && captcha !== "pow") widget();
+    if (files.length && captcha) proves().then((p) => p.begin()).catch(() => {});
   }
 
   function remove(f) {
@@ -72,7 +101,7 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
     f.state = state;
     f.note.textContent = text;
     f.note.className = state === "failed" || state === "refused" ? "bad" : "";
-    f.bar.hidden = state !== "sends" && state !== "halts";
+    f.bar.hidden = f.file.size <= large || state !== "sends" && state !== "halts";
     const label = (b, text) => {
       b.hidden = !text;
       b.textContent = text;
@@ -108,8 +137,6 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
 
   // ---- The captcha ----
 
-  let held = null; // {pass, until}, or the promise of it
-
   // saidBy is what an answer says in the language of the page, if that has a text, or in English.
   const saidBy = (data) => {
     const text = data?.code ? known(`errors.${data.code}`, data.error) : data?.error;
@@ -124,96 +151,18 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
     return data;
   }
 
-  async function trade(token) {
-    const { pass, expiresAt } = await json("captcha/verify", { token });
-    return { pass, until: Date.parse(expiresAt) - 60000 };
-  }
-
-  // solve finds the number that a challenge asks for.
-  const solve = (challenge) => new Promise((done, fail) => {
-    const w = new Worker(worker);
-    w.onmessage = (e) => {
-      w.terminate();
-      done(e.data);
-    };
-    w.onerror = () => {
-      w.terminate();
-      fail(new Error(t("up.captchaFailed")));
-    };
-    w.postMessage(challenge);
-  });
-
-  async function prove() {
-    work.textContent = t("up.checking");
-    try {
-      const c = await json("captcha/challenge");
-      const number = await solve(c);
-      const { algorithm, challenge, salt, signature } = c;
-      return await trade(btoa(JSON.stringify({ algorithm, challenge, number, salt, signature })));
-    } finally {
-      work.textContent = "";
-    }
-  }
-
-  let shown = null; // the provider's widget, its token, and the functions that wait for the token
-
-  function widget() {
-    if (shown) return;
-    const mine = {};
-    shown = mine;
-    const broken = () => { // this widget is lost: the next try makes a new one
-      if (shown === mine) shown = null;
-      mine.script.remove();
-      work.textContent = t("up.captchaMissing");
-      mine.fail?.(new Error(work.textContent));
-    };
-    const place = $("widget");
-    place.hidden = false;
-    place.replaceChildren();
-    mine.script = make("script", "", { src: form.dataset.script, onerror: broken });
-    mine.script.onload = () => {
-      try {
-        mine.id = window[captcha].render(place, {
-          sitekey: key,
-          size: place.clientWidth < 304 ? "compact" : "normal",
-          theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
-          callback: (token) => {
-            mine.token = token;
-            mine.wake?.();
-          },
-          "expired-callback": () => { mine.token = null; },
-          "error-callback": () => { mine.token = null; },
-        });
-      } catch { broken(); }
-    };
-    document.head.append(mine.script);
-  }
-
-  async function ask() {
-    widget();
-    const mine = shown;
-    if (!mine.token) {
-      work.textContent = t("up.solve");
-      await new Promise((done, fail) => {
-        mine.wake = done;
-        mine.fail = fail;
+  // prover is the module that solves captchas, which only some links need.
+  let prover = null;
+  const proves = () => {
+    prover ??= import(form.dataset.proof).then(
+      (module) => module.prover({ form, json, work }),
+      () => {
+        prover = null;
+        throw new Error(t("up.unreachable"));
       });
-      work.textContent = "";
-    }
-    const token = mine.token;
-    mine.token = null;
-    try { return await trade(token); } finally { window[captcha].reset(mine.id); }
-  }
-
-  async function pass() {
-    if (!captcha) return "";
-    const now = await held;
-    if (now && Date.now() < now.until) return now.pass;
-    const next = captcha === "pow" ? prove() : ask();
-    held = next;
-    next.catch(() => { if (held === next) held = null; });
-    return (await next).pass;
-  }
+    return prover;
+  };
+  const pass = async () => captcha ? (await proves()).pass() : "";
 
   // ---- Sending ----
 
@@ -224,6 +173,8 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
       const now = performance.now();
       before ??= gone;
       f.bar.value = total ? gone / total : 0;
+      f.gone = Math.min(gone, f.file.size);
+      measure();
       if (now - since < 300) return;
       const speed = Math.max(0, gone - before) * 1000 / (now - since);
       rate = rate ? rate * 0.7 + speed * 0.3 : speed;
@@ -235,15 +186,35 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
     };
   }
 
+  // measure shows how much of all files was sent.
+  let begun = null; // when and with how many bytes the sending began
+  function measure() {
+    const those = files.filter((f) => f.state !== "refused"), done = those.filter((f) => f.state === "done").length;
+    const total = those.reduce((n, f) => n + f.file.size, 0);
+    const gone = those.reduce((n, f) => n + (f.state === "done" ? f.file.size : f.gone ?? 0), 0);
+    begun ??= { at: performance.now(), gone };
+    const passed = (performance.now() - begun.at) / 1000, rate = passed > 1 && (gone - begun.gone) / passed;
+    bar.value = total ? gone / total : 0;
+    const values = { n: done, of: those.length, sent: size(gone), all: size(total) };
+    const soon = rate > 0 ? ` · ${t("up.soon", { time: time((total - gone) / rate) })}` : "";
+    sum.textContent = t("up.sum", values) + soon;
+  }
+
+  // leave changes how many files the link still takes.
+  function leave(by) {
+    const left = $("left");
+    if (!left) return;
+    const n = Math.max(0, Number(left.dataset.n) + by);
+    left.dataset.n = n;
+    left.textContent = n ? t("up.left", { n }) : t("up.noneLeft");
+  }
+
   function arrived(f, item) {
     sent++;
-    const left = document.getElementById("left");
-    if (left) {
-      const n = Math.max(0, Number(left.dataset.n) - 1);
-      left.dataset.n = n;
-      left.textContent = n ? t("up.left", { n }) : t("up.noneLeft");
-    }
+    leave(-1);
+    if (item?.takeBack) keep(item.takeBack);
     mark(f, "done", item?.status === "pending" ? t("up.waiting") : t("up.sent"));
+    measure();
   }
 
   // missed shows why a file was not received, and whether another try may help.
@@ -264,6 +235,48 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
         else localStorage.setItem("kist." + key, value);
       } catch { /* full or forbidden: uploads then work but cannot be resumed later */ }
     },
+  };
+
+  // ---- What was sent ----
+
+  const hour = 36e5, mostKept = 500;
+  const kept = () => {
+    try {
+      return JSON.parse(storage.get("sent." + slug) ?? "[]").filter(([, at]) => Date.now() - at < hour);
+    } catch { return []; }
+  };
+  function store(secrets) {
+    storage.set("sent." + slug, secrets.length ? JSON.stringify(secrets.slice(-mostKept)) : null);
+    look.hidden = !secrets.length;
+  }
+  const keep = (secret) => store([...kept(), [secret, Date.now()]]);
+  store(kept());
+
+  look.onclick = async () => {
+    look.disabled = true;
+    try {
+      const { show } = await import(form.dataset.sent);
+      await show({ api, json, saidBy, kept, store, leave, place: $("sent") });
+    } catch (e) {
+      said.textContent = e instanceof TypeError ? t("up.unreachable") : e.message;
+    }
+    look.disabled = false;
+  };
+
+  // again goes on after everything was sent.
+  function again() {
+    if (!form.hidden) return;
+    for (const f of files.splice(0)) f.row.remove();
+    pictures = 0;
+    form.classList.remove("chosen");
+    form.hidden = false;
+    more.hidden = true;
+    said.textContent = "";
+    document.body.classList.remove("thanks");
+  }
+  more.onclick = () => {
+    again();
+    input.focus();
   };
 
   function halt(f) {
@@ -319,9 +332,8 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
         },
         retry(_, status, data) {
           if (status === 400 && data?.code === "captcha_required" && !fresh) {
-            held = null;
             fresh = true;
-            return go();
+            return proves().then((p) => p.again()).then(go, go);
           }
           if (why || !passes(status, f.at) || f.tries >= 10) {
             missed(f, status, why ?? saidBy(data));
@@ -383,7 +395,7 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
     mark(f, "sends", t("up.sending"));
     let answer = await attempt(f);
     if (answer?.status === 400 && answer.data.code === "captcha_required") { // the proof was used or is too old
-      held = null;
+      await proves().then((p) => p.again()).catch(() => {});
       answer = await attempt(f);
     }
     if (!answer) return; // removed
@@ -405,11 +417,21 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
     busy = true;
     send.disabled = true;
     said.textContent = "";
+    begun = null;
+    measure();
+    all.hidden = false;
     const next = () => files.find((f) => f.state === "waits");
     for (let f = next(); f; f = next()) await one(f);
     busy = false;
     send.disabled = false;
+    all.hidden = true;
     said.textContent = summary();
+    if (files.length && files.every((f) => f.state === "done")) {
+      form.hidden = true;
+      more.hidden = $("left")?.dataset.n === "0";
+      document.body.classList.add("thanks");
+      (more.hidden ? look : more).focus();
+    }
     said.scrollIntoView({ block: "nearest" });
   }
 
