@@ -724,6 +724,31 @@ func TestBrowserShareTyped(t *testing.T) {
 	is.True(b.Sound())
 }
 
+// TestBrowserUntitled: the first line of a note without a title is its title, without marks, and is not said again below
+// it. Of a long line, the text goes on where the title ends.
+func TestBrowserUntitled(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for _, content := range []string{
+		"We left the harbour **before dawn**, with the tide, and nobody on the quay but the man who sells the bread and his old dog.\n\nThen rain.",
+		"# Packing\n- [ ] tent\n- [x] stove",
+		"---\ntitle: From the front\n---\nA text.",
+		"one line",
+	} {
+		b.Post("/api/v1/notes", map[string]any{"content": content}).Want(201)
+	}
+	b.Post("/api/v1/notes", map[string]any{"title": "Boats", "content": "# Boats\nThe red one."}).Want(201)
+	shown := func(text string) string {
+		return `JSON.stringify([...document.querySelectorAll('#main .item')].map((e) => [e.querySelector('.name').textContent, e.querySelector('` + text + `')?.innerText.replaceAll('\n', ' ') ?? '']))`
+	}
+	const harbour = `"We left the harbour before dawn, with the tide, and nobody on the quay but the…","… man who sells the bread and his old dog. `
+	b.open("/notes")
+	b.until(shown(".excerpt") + ` === ` + quoted(`[["Boats","The red one."],["one line",""],["From the front","A text."],["Packing","☐ tent ☑ stove"],[`+harbour+`Then rain."]]`))
+	b.press("List view")
+	b.until(shown(".cutoff") + ` === ` + quoted(`[["Boats","The red one."],["one line",""],["From the front","A text."],["Packing","☐ tent ☑ stove"],[`+harbour+`Then rain."]]`))
+	is.True(b.Sound())
+}
+
 // TestBrowserDrafts: what was typed survives a server that is away, and a
 // reload.
 func TestBrowserDrafts(t *testing.T) {

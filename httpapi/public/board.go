@@ -367,10 +367,14 @@ func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, hea
 	t.Hue = hueOf(cmp.Or(t.Host, t.Title))
 }
 
-// excerptOf is the beginning of a note, without its title.
+// longLine is the length from which the first line of an excerpt may be the beginning of a title.
+const longLine = 100
+
+// excerptOf is the beginning of a note, without the line that is its title, or the beginning of that.
 func excerptOf(content, title string) (lines []embed.Line) {
 	for i, line := range render.Excerpt(content, cardLines+1) {
-		if i == 0 && line.Text == title || len(lines) == cardLines {
+		isTitle := line.Text == title || len(line.Text) >= longLine && strings.HasPrefix(title, line.Text)
+		if i == 0 && isTitle || len(lines) == cardLines {
 			continue
 		}
 		lines = append(lines, embed.Line{Text: line.Text, Task: line.Task, Done: line.Done})

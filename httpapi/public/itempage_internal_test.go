@@ -70,3 +70,14 @@ func TestTables(t *testing.T) {
 	_, _, ok := tableOf("", false)
 	is.New(t).True(!ok)
 }
+
+// The card of a note without a title does not say its first line twice, however long that is.
+func TestExcerptOf(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	long := strings.TrimSpace(strings.Repeat("word ", 60))
+	for content, title := range map[string]string{long + "\n\nThen rain.": long, "Boats\n\nThen rain.": "Boats"} {
+		is.Equal(excerptOf(content, title), []embed.Line{{Text: "Then rain."}})
+	}
+	is.Equal(excerptOf("Boats\n\nThen rain.", "Boats in May"), []embed.Line{{Text: "Boats"}, {Text: "Then rain."}})
+}

@@ -1,12 +1,11 @@
 // What the cards of a list show: the beginning of a text with its tasks, a picture, or a letter in a colour. It owns
 // nothing that stays, and uses nothing of view. kind.js gives faceOf to its list.
 import { h, hostOf, t } from './dom.js';
-import { titleOf } from './kinds.js';
+import { belowTitle, titleOf } from './kinds.js';
 import { face as collectionFace, hueOf, whose } from './tiles.js';
 
 export { sharedPart } from './tiles.js';
 
-const frontMatter = /^---\n.+:[^]*?\n---\s*/;
 const mostLines = 8;
 
 // inline makes elements of the bold words and the code in a line of Markdown. Other marks are left out.
@@ -38,12 +37,10 @@ function lineOf(line) {
   return h('span', {}, inline(line.replace(/^[>\s]+/, '')));
 }
 
-// textFace is the beginning of a Markdown text, without the line that is the title already.
-function textFace(text, title) {
-  const lines = text.replace(frontMatter, '').split('\n').filter((l) => l.trim());
-  if (lines[0]?.replace(/^#+\s+/, '').trim().startsWith(title.slice(0, 40))) lines.shift();
+// textFace is the beginning of a Markdown text.
+function textFace(text) {
   const shown = [];
-  for (const line of lines) {
+  for (const line of text.split('\n')) {
     if (shown.length === mostLines) break;
     const el = lineOf(line);
     if (el) shown.push(el);
@@ -65,7 +62,7 @@ function letter(name, of) {
 export function faceOf(r) {
   const title = titleOf(r);
   switch (r.kind) {
-    case 'note': return { body: textFace(r.content ?? '', r.title ? '\n' : title), meta: [] };
+    case 'note': return { body: textFace(belowTitle(r)), meta: [] };
     case 'snippet': return { body: codeFace(r.content ?? ''), meta: [r.language] };
     case 'bookmark': return { letter: letter(hostOf(r.url), hostOf(r.url)) };
     case 'recipe': return { letter: letter(title, r.id) };

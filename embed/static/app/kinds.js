@@ -17,13 +17,31 @@ export const fileTypes = {
 const frontMatter = /^---\n.+:[^]*?\n---\s*/;
 const afterFrontMatter = (text) => (text ?? '').replace(frontMatter, '');
 
-// titleIn is the title that a Markdown text has: that of its front matter, or its first line.
-const titleIn = (text) => /^title: *["']?(.+?)["']?$/m.exec(frontMatter.exec(text))?.[1]
-  ?? firstLine(afterFrontMatter(text)).replace(/^#+\s+/, '');
+// titled is the title in the front matter of a Markdown text.
+const titled = (text) => /^title: *["']?(.+?)["']?$/m.exec(frontMatter.exec(text))?.[1];
 
-// excerpt is the beginning of a Markdown text without its marks: of lists and headings, callouts, footnotes, links,
-// bold and italic words.
-const excerpt = (text) => afterFrontMatter(text)
+// firstOf splits a Markdown text into its first line with words, without marks, and the lines below.
+function firstOf(text) {
+  const lines = afterFrontMatter(text).split('\n'), at = lines.findIndex(plain);
+  return at < 0 ? ['', []] : [plain(lines[at]).replace(/^[☐☑] /, ''), lines.slice(at + 1)];
+}
+
+// cutTitle ends a long line after a word.
+const cutTitle = (line) => line.length > 80 ? line.slice(0, 80).replace(/\s+\S*$/, '') + '…' : line;
+
+// titleIn is the title that a Markdown text has: that of its front matter, or its first line, as far as that is short.
+const titleIn = (text) => titled(text) ?? cutTitle(firstOf(text)[0]);
+
+// belowTitle is what the text of a note says below its title: not again what the title has of it.
+export function belowTitle({ title, content }) {
+  const [line, rest] = firstOf(content), of = title || titled(content);
+  if (of) return line === of ? rest.join('\n') : afterFrontMatter(content);
+  const more = line.slice(cutTitle(line).length - 1).trim();
+  return [...cutTitle(line) !== line ? ['… ' + more] : [], ...rest].join('\n');
+}
+
+// plain is a Markdown text without its marks: of lists and headings, callouts, footnotes, links, bold and italic words.
+const plain = (text) => text
   .replace(/^[#>\s*-]+/gm, '')
   .replace(/^\[ \] /gm, '☐ ')
   .replace(/^\[[xX]\] /gm, '☑ ')
@@ -31,8 +49,9 @@ const excerpt = (text) => afterFrontMatter(text)
   .replace(/\*+|__|\x60/g, '')
   .replace(/(^|\W)_([^_\n]+)_(?!\w)/g, '$1$2')
   .replace(/\s+/g, ' ')
-  .trim()
-  .slice(0, 140);
+  .trim();
+
+const excerpt = (text) => plain(afterFrontMatter(text)).slice(0, 140);
 
 const firstLine = (text) => text.split('\n').find((l) => l.trim())?.trim().slice(0, 120) ?? '';
 const cutoff = (text) => text && h('span.cutoff', {}, text);
@@ -80,7 +99,7 @@ const looks = {
       cutoff(excerpt(r.description)),
     ],
   },
-  note: { meta: (r) => [r.title && cutoff(excerpt(r.content))] },
+  note: { meta: (r) => [cutoff(excerpt(belowTitle(r)))] },
   snippet: {
     badge: (r) => (r.language ?? '').slice(0, 4).toUpperCase(),
     meta: (r) => [r.title && r.content && h('code.cutoff', {}, firstLine(r.content))],
