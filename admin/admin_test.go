@@ -594,12 +594,12 @@ err --gc-delay: "soon" must be a length of time such as 90d, 24h or 30s; kist se
 exit 2
 
 kist version
-out kist 1.2.3-test, data format 7, go…
+out kist 1.2.3-test, data format 8, go…
 
 kist version --json
 out {
 out   "version": "1.2.3-test",
-out   "dataFormat": 7,
+out   "dataFormat": 8,
 out   "go": "go…"
 out }
 `)

@@ -317,7 +317,7 @@ exit 1`)
 	is.NoErr(os.Remove(p.data("journal", f.Name)))
 	p.script(`
 kist rollback gone
-err The format of the data changed from 4 to 7 at …Z, and ./kist-data does not have the state before that any more; a backup from before leads back: restore it with the former version of kist.
+err The format of the data changed from 4 to 8 at …Z, and ./kist-data does not have the state before that any more; a backup from before leads back: restore it with the former version of kist.
 exit 1`)
 	is.True(!p.exists(p.path("gone")))
 }

@@ -353,7 +353,7 @@ func TestShortJournal(t *testing.T) {
 // program would take it for damage.
 func TestBuckets(t *testing.T) {
 	is := is.New(t)
-	is.Equal(workcopy.Format, 7) // the format with the buckets below
+	is.Equal(workcopy.Format, 8) // the format with the buckets below
 	want := strings.Fields(`meta user user.name key key.digest record record.slug record.label record.order sum view change
 		tag tag.name folder folder.name blob blob.loose webhook delivery answer record.end device device.code spent notice delivery.line delivery.due delivery.log delivery.sum request item item.state item.blob sender 40:upload upload.slug upload.secret import import.remarks 46:fetch fetch.line 50:page page.due activity history.index visit visit.log
 		56:trash trash.line version trash.blob member member.order

@@ -131,7 +131,7 @@ func (a *Audit) Owe(b table.Bucket, n int) { a.Owed[b] += n }
 // readable row.
 func CheckRows[T any](t *table.Table[T], each func(*Audit, *T)) func(*Audit) {
 	return func(a *Audit) {
-		for b, n := range t.Check(a.Tx.Tx, func(v *T) {
+		for b, n := range t.Check(a.Tx.Tx, a.Format(), func(v *T) {
 			if each != nil {
 				each(a, v)
 			}

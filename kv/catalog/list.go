@@ -20,7 +20,7 @@ import (
 // Sort is the order of a list.
 type Sort string
 
-// The orders. Only files have Size.
+// The orders. Only files have Size and Taken.
 const (
 	Newest  Sort = "newest"
 	Oldest  Sort = "oldest"
@@ -28,6 +28,7 @@ const (
 	Title   Sort = "title"
 	Views   Sort = "views"
 	Size    Sort = "size"
+	Taken   Sort = "taken"    // of files, the latest first; by their creation if that is not known
 	Rating  Sort = "rating"   // of games, best first
 	Played  Sort = "playtime" // of games, longest first
 )
@@ -36,7 +37,7 @@ const (
 func Sorts(k *record.Kind) []Sort {
 	all := []Sort{Newest, Oldest, Updated, Title, Views}
 	if k == record.Files {
-		all = append(all, Size)
+		all = append(all, Size, Taken)
 	}
 	if k == record.Games {
 		all = append(all, Rating, Played)
@@ -50,7 +51,7 @@ var ways = map[Sort]struct {
 	down bool
 }{
 	Newest: {0, true}, Oldest: {0, false}, Updated: {byUpdated, true}, Title: {byTitle, false},
-	Views: {byViews, true}, Size: {bySize, true}, Rating: {0, true}, Played: {0, true},
+	Views: {byViews, true}, Size: {bySize, true}, Taken: {byTaken, true}, Rating: {0, true}, Played: {0, true},
 }
 
 // gameOrders are the orders without an index: the list is sorted each time.
@@ -68,6 +69,7 @@ type Query struct {
 	Favorite, Public *bool
 	Folder           *record.ID // the zero id: in none
 	Class            *record.Class
+	Attached         bool              // files that belong to texts too
 	Status           record.GameStatus // only games; "" is any
 	Unreachable      *bool             // only bookmarks whose page is, or is not, unreachable
 	Page             *record.ID        // only bookmarks of the page with this key
@@ -154,6 +156,9 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 func openList(tx *kv.Tx, q *Query) (*source, error) {
 	way := ways[q.Sort]
 	want, without := q.facets()
+	if RecordRows.Sum(tx.Tx, attached.key(q.Owner, q.Kind)) == 0 {
+		without = slices.DeleteFunc(without, func(x facet) bool { return x == attached })
+	}
 	from := &source{
 		tx: tx, q: q, down: way.down,
 		bucket: kv.RecordBucket, prefix: kv.OwnedKey(q.Owner, q.Kind.Code),
@@ -181,13 +186,25 @@ func openList(tx *kv.Tx, q *Query) (*source, error) {
 	return from, nil
 }
 
-// matchMore makes Match check Status and Since, too.
+// attached is the facet of files that belong to texts. They do not have those of their class and of no folder.
+var attached = facet{what: isAttached}
+
+// unfiled reports whether only files in no folder are asked for.
+func (q *Query) unfiled() bool { return q.Folder != nil && *q.Folder == uuid.Nil }
+
+// matchMore makes Match check Status, Since, and what attached files have no facets for.
 func (q *Query) matchMore() {
 	if more := q.Match; q.Status != "" {
 		q.Match = func(r *record.Record) bool {
 			b, err := r.Decode()
 			g, ok := b.(*record.Game)
 			return err == nil && ok && g.Status == q.Status && (more == nil || more(r))
+		}
+	}
+	if more := q.Match; q.Attached && (q.Class != nil || q.unfiled()) {
+		q.Match = func(r *record.Record) bool {
+			return (q.Class == nil || r.Bytes != nil && r.Bytes.Class == *q.Class) &&
+				(!q.unfiled() || r.Folder == uuid.Nil) && (more == nil || more(r))
 		}
 	}
 	if more := q.Match; !q.Since.IsZero() {
@@ -447,15 +464,21 @@ func (q *Query) facets() (want, without []facet) {
 	if q.Page != nil {
 		want = append(want, facet{samePage, *q.Page})
 	}
-	switch {
-	case q.Folder == nil:
-	case *q.Folder == uuid.Nil:
-		want = append(want, facet{what: unfiled})
-	default:
+	if q.Folder != nil && !q.unfiled() {
 		want = append(want, facet{inFolder, *q.Folder})
+	}
+	if q.Attached {
+		return want, without
+	}
+	listed := len(want)
+	if q.unfiled() {
+		want = append(want, facet{what: unfiled})
 	}
 	if q.Class != nil {
 		want = append(want, facet{ofClass, record.ID{byte(*q.Class)}})
+	}
+	if q.Kind == record.Files && len(want) == listed {
+		without = append(without, attached)
 	}
 	return want, without
 }
@@ -477,6 +500,9 @@ const cursorVersion = 1
 func (q *Query) fingerprint() []byte {
 	h := fnv.New64a()
 	want, without := q.facets()
+	if q.Attached {
+		fmt.Fprint(h, "attached", q.Class != nil, q.unfiled())
+	}
 	fmt.Fprint(h, q.Kind.Code, q.Sort, want, without, q.Text, q.Status, q.Since.UnixNano())
 	return h.Sum(nil)
 }

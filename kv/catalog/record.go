@@ -39,6 +39,11 @@ var RecordRows = &table.Table[record.Record]{
 			}
 		}},
 		{Bucket: recordOrder, Keys: orders},
+		{Bucket: recordOrder, Since: photosFormat, Keys: func(r *record.Record, file func([]byte)) {
+			if r.Bytes != nil {
+				file(takenOrder(r))
+			}
+		}},
 		{Bucket: kv.ChangeBucket, Name: "change", Unique: true, Keys: func(r *record.Record, file func([]byte)) {
 			file(binary.BigEndian.AppendUint64(nil, r.Seq))
 		}},
@@ -130,6 +135,7 @@ var RecordTable = kv.Table{
 	Tick: func(s *kv.Store) {
 		tellExpired(s)
 		renewOrders(s)
+		trashUnshown(s)
 	},
 	Describe: describeRecord,
 }
@@ -224,6 +230,8 @@ const (
 	unfiled    = 'u'
 	ofClass    = 'c' // the first byte of id is the class
 	showsAll   = 'l' // of collections; id is the folder or the tag whose items they have
+	isAttached = 'a' // of files
+	showsFile  = 'm' // of notes, recipes and games; id is the file
 
 	// Of bookmarks, from their pages.
 	samePage      = 's' // id is the key of the page
@@ -244,7 +252,15 @@ func facetsOf(r *record.Record) iter.Seq[facet] {
 				return
 			}
 		}
+		for _, id := range r.Shows() {
+			if !yield(facet{showsFile, id}) {
+				return
+			}
+		}
 		switch {
+		case r.Attached:
+			yield(attached)
+			return
 		case r.Folder != uuid.Nil:
 			if !yield(facet{inFolder, r.Folder}) {
 				return
@@ -294,7 +310,11 @@ const (
 	byTitle   = 't'
 	bySize    = 's'
 	byViews   = 'v'
+	byTaken   = 'k'
 )
+
+// photosFormat is the first format in which files are in the order of when they were taken.
+const photosFormat = 8
 
 // ordered is the prefix of r's entry in an order, with capacity for size bytes and
 // the id.
@@ -310,6 +330,36 @@ func orders(r *record.Record, file func([]byte)) {
 	if r.Bytes != nil {
 		file(numbered(r, bySize, uint64(r.Bytes.Size)))
 	}
+}
+
+// takenOrder is the entry of a file in the order of when it was taken, or, if that is not known, created. Times before
+// 1970 come first.
+func takenOrder(r *record.Record) []byte {
+	at := r.Bytes.Photo.Taken
+	if at.IsZero() {
+		at = r.Created
+	}
+	return numbered(r, byTaken, kv.Signed(at))
+}
+
+// FileTaken puts the files of a store of format 7 in the order of when they were taken. No text of such a store shows
+// files yet.
+func FileTaken(tx *kv.Tx) error {
+	for key, row := range tx.Walk(kv.RecordBucket, nil, nil, false) {
+		_, kind, _ := record.SplitKey(key)
+		if kind != record.Files {
+			continue
+		}
+		r, err := record.BorrowRow(key, row)
+		if err != nil || r.Bytes == nil { // damaged ones are for a repair
+			continue
+		}
+		err = tx.Put(recordOrder, takenOrder(r), nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func numbered(r *record.Record, by byte, n uint64) []byte {
@@ -654,8 +704,16 @@ func save(tx *kv.Tx, r *record.Record) error {
 	if tx.Get(kv.RecordSlug, []byte(r.Slug)) == nil && ZipTaken(tx, r.Kind, r.Slug) {
 		return kv.UserError(&table.Taken{Index: "slug"}, "item")
 	}
+	before, err := shownBefore(tx, r)
+	if err != nil {
+		return err
+	}
 	r.Seq = tx.NextSeq()
-	return kv.UserError(RecordRows.Put(tx.Tx, r), "item")
+	err = RecordRows.Put(tx.Tx, r)
+	if err != nil {
+		return kv.UserError(err, "item")
+	}
+	return attach(tx, r, before)
 }
 
 // ZipTaken reports whether the slug is taken for a record of the kind because the address of
@@ -687,6 +745,10 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	_, err := TrashRows.Delete(tx.Tx, r.Key())
 	if errors.Is(err, table.ErrMissing) {
 		_, err = takeOut(tx, r)
+		if err != nil {
+			return err
+		}
+		err = detach(tx, r, func(f *record.Record) error { return Remove(tx, f) })
 	}
 	if err != nil {
 		return err

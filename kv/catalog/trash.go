@@ -132,7 +132,11 @@ func Trash(tx *kv.Tx, r *record.Record, by string) error {
 		return err
 	}
 	t.By = by
-	return TrashRows.Put(tx.Tx, t)
+	err = TrashRows.Put(tx.Tx, t)
+	if err != nil {
+		return err
+	}
+	return detach(tx, r, func(f *record.Record) error { return Trash(tx, f, by) })
 }
 
 // Trashed reads the owner's record with the id from the trash.

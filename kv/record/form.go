@@ -14,6 +14,7 @@ type Form struct {
 	Public, Favorite bool
 	Logged           bool // see Share
 	KeepMetadata     bool // see Record
+	Attached         bool // see Record
 	Password         field.Secret
 	Limit            int64
 	AtLimit          Action
@@ -57,6 +58,7 @@ func (r *Record) Form() (*Form, error) {
 	return &Form{
 		Slug: r.Slug, Public: r.Public, Favorite: r.Favorite, Logged: r.Logged, Limit: r.Limit, AtLimit: r.AtLimit,
 		Expires: r.Expires, AtEnd: endAction(r.EndDeletes), Folder: r.Folder, Body: b, kind: r.Kind, KeepMetadata: r.KeepMetadata,
+		Attached: r.Attached,
 	}, nil
 }
 
@@ -139,6 +141,9 @@ func (u Upload) Fields(s *field.Set) {
 	s.Ruled("name", &b.OriginalName, CleanFileName, "", field.MaxURL).
 		Says("A name for the file instead of the part's own.", `"holiday.jpg"`)
 	s.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Beach at noon"`)
+	s.Bool("attach", &u.Attached).
+		Says("Makes it part of the texts that will show it: lists of files leave it out, and it is deleted and restored "+
+			"with them.", `false`)
 	u.slug(s, "slug")
 	s.ID("folderId", &u.Folder).Says("Folder to put it in.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	u.folderName(s)
@@ -221,7 +226,7 @@ func (f *Form) Fill(r *Record) (restart bool) {
 	restart = restart || r.Limit == 0 && f.Limit > 0
 	r.Ended = r.Ended && f.Expires.Equal(r.Expires)
 	r.Favorite, r.Logged, r.Limit, r.AtLimit, r.Expires = f.Favorite, f.Logged, f.Limit, f.AtLimit, f.Expires
-	r.EndDeletes, r.KeepMetadata = f.AtEnd == DeleteAtEnd, f.KeepMetadata
+	r.EndDeletes, r.KeepMetadata, r.Attached = f.AtEnd == DeleteAtEnd, f.KeepMetadata, f.Attached
 	r.SetBody(f.Body)
 	return restart
 }

@@ -24,10 +24,10 @@ func TestHead(t *testing.T) {
 		"note, empty":       &Note{},
 		"snippet":           &Snippet{Name: "s", Content: long, Language: "go"},
 		"snippet, no title": &Snippet{Content: "é" + long},
-		"recipe":            &Recipe{Name: name, Ingredients: long, Instructions: long, ImageURL: address("i")},
+		"recipe":            &Recipe{Name: name, Ingredients: long, Instructions: long, ImageURL: address("i"), Photo: ID{7}},
 		"recipe, no photo":  &Recipe{Name: name, Ingredients: long + `,"imageUrl":"https://x"`},
 		"game": &Game{
-			Name: name, Platform: name, CoverURL: address("c"), StoreURL: address("s"), Notes: long[:MaxDescription],
+			Name: name, Platform: name, CoverURL: address("c"), StoreURL: address("s"), Cover: ID{8}, Notes: long[:MaxDescription],
 		},
 		"link": &Link{URL: address("u"), Description: "d"},
 	} {
@@ -52,8 +52,10 @@ func TestHead(t *testing.T) {
 				is.Equal(got.(*Bookmark).ImageURL, b.ImageURL)
 			case *Recipe:
 				is.Equal(got.(*Recipe).ImageURL, b.ImageURL)
+				is.Equal(got.(*Recipe).Photo, b.Photo)
 			case *Game:
 				is.Equal(got.(*Game).CoverURL, b.CoverURL)
+				is.Equal(got.(*Game).Cover, b.Cover)
 			}
 		})
 	}

@@ -67,11 +67,11 @@ var (
 		New: func() Body { return new(Snippet) }, view: snippetView,
 	}
 	Recipes = &Kind{
-		Code: 5, Name: "recipe", Path: "recipes", Shape: 1, Counter: "views", Limit: "maxViews", MaxBody: 4 << 20,
+		Code: 5, Name: "recipe", Path: "recipes", Shape: 2, Counter: "views", Limit: "maxViews", MaxBody: 4 << 20,
 		New: func() Body { return new(Recipe) }, view: recipeView,
 	}
 	Games = &Kind{
-		Code: 6, Name: "game", Path: "games", Shape: 2, Counter: "views", Limit: "maxViews", MaxBody: 1 << 20,
+		Code: 6, Name: "game", Path: "games", Shape: 3, Counter: "views", Limit: "maxViews", MaxBody: 1 << 20,
 		New: func() Body { return &Game{Rating: -1, Playtime: -1} }, view: gameView,
 	}
 	Links = &Kind{
@@ -199,11 +199,15 @@ func (b *Snippet) Title() string {
 func (b *Snippet) Named() string { return strings.TrimSpace(b.Name) }
 
 // Recipe is what to cook.
-type Recipe struct{ Name, Description, Ingredients, Instructions, ImageURL string }
+type Recipe struct {
+	Name, Description, Ingredients, Instructions, ImageURL string
+	Photo                                                  ID
+}
 
 func (b *Recipe) Fields(f *field.Set) {
 	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).
 		Says("Name of the dish.", `"Pancakes"`)
+	f.ID("photoId", &b.Photo).Says("File of one's own that is the photo; it goes before imageUrl.", `null`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"For four"`)
 	f.LongText("ingredients", &b.Ingredients, MaxContent).Says("Ingredients, in Markdown.", `"- 2 eggs\n- 250 ml milk"`)
 	f.LongText("instructions", &b.Instructions, MaxContent).Says("Steps, in Markdown.", `"1. Whisk\n2. Fry"`)
@@ -224,6 +228,7 @@ type Game struct {
 	Name, Platform, CoverURL, StoreURL, Notes string
 	Status                                    GameStatus
 	Rating, Playtime                          int64
+	Cover                                     ID
 }
 
 func (b *Game) Fields(f *field.Set) {
@@ -234,6 +239,7 @@ func (b *Game) Fields(f *field.Set) {
 	f.MaybeNumber("rating", &b.Rating, 0, 10).Says("0 (worst) to 10 (best).", `9`)
 	f.MaybeNumber("playtimeMinutes", &b.Playtime, 0, field.MaxCount).Says("Time played, in minutes.", `1260`)
 	f.URL("coverUrl", &b.CoverURL).Says("Address of the cover picture.", `"https://example.org/cover.jpg"`)
+	f.ID("coverId", &b.Cover).Says("File of one's own that is the cover; it goes before coverUrl.", `null`)
 	f.URL("storeUrl", &b.StoreURL).Says("Address of the shop page.", `"https://example.org/outer-wilds"`)
 	f.Text("notes", &b.Notes, MaxDescription).Says("Free text.", `"No spoilers"`)
 }
@@ -398,9 +404,9 @@ func (r *Record) Head() (Body, error) {
 	case *Note, *Snippet:
 		last = "content"
 	case *Recipe:
-		last = "title"
+		last = "photoId"
 	case *Game:
-		last = "coverUrl"
+		last = "coverId"
 	default:
 		return r.Decode()
 	}

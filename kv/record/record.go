@@ -66,6 +66,7 @@ type Record struct {
 	Bytes  *Content // of a file; nil for other kinds
 
 	KeepMetadata bool   // of a file: visitors get its metadata too
+	Attached     bool   // of a file: it belongs to the texts that show it
 	Order        string // the sort key of a list by title: see orderOf
 	Body         []byte // the kind's own fields, as field.Set.AppendJSON wrote them
 }
@@ -76,7 +77,25 @@ type Content struct {
 	Size     int64
 	Class    Class
 	Metadata Metadata
+	Photo    Photo
 }
+
+// Photo is what a picture or a film says about how it was made. It is the owner's alone.
+type Photo struct {
+	Taken    time.Time `json:"-"` // zero if it is not known
+	Camera   string    `json:"camera,omitempty"`
+	Lens     string    `json:"lens,omitempty"`
+	Location *Location `json:"location,omitempty"`
+}
+
+// Location is a place in degrees: north and east are positive.
+type Location struct {
+	Lat float64 `json:"lat"`
+	Lon float64 `json:"lon"`
+}
+
+// Known reports whether anything is known.
+func (p *Photo) Known() bool { return *p != Photo{} }
 
 // Metadata is what bytes say about their making, such as where a photo was taken.
 type Metadata struct {
@@ -202,6 +221,8 @@ const (
 	rowKeepMetadata
 	rowMetadata // the content's Metadata is in the row
 	rowEndDelete
+	rowPhoto // the content's Photo is in the row
+	rowAttached
 )
 
 // KeySize is the length of a record's key: owner, kind, id.
@@ -235,7 +256,8 @@ func (r *Record) AppendRow(dst []byte) []byte {
 		bit(r.Folder != uuid.Nil, rowFolder) | bit(r.Bytes != nil, rowContent) | bit(r.Ended, rowEnded)
 	examined := r.Bytes != nil && r.Bytes.Metadata.State != NotExamined
 	more := bit(r.Logged, rowLogged) | bit(r.KeepMetadata, rowKeepMetadata) | bit(examined, rowMetadata) |
-		bit(r.EndDeletes, rowEndDelete)
+		bit(r.EndDeletes, rowEndDelete) | bit(r.Bytes != nil && r.Bytes.Photo.Known(), rowPhoto) |
+		bit(r.Attached, rowAttached)
 	if more != 0 {
 		dst = append(dst, rowWide, r.Kind.Shape, flags, more)
 	} else {
@@ -261,6 +283,7 @@ func (r *Record) AppendRow(dst []byte) []byte {
 				dst = binary.AppendUvarint(dst, uint64(m.Size))
 			}
 		}
+		dst = r.Bytes.Photo.append(dst)
 	}
 
 	for _, s := range []string{r.Slug, r.Password, r.Order} {
@@ -271,6 +294,19 @@ func (r *Record) AppendRow(dst []byte) []byte {
 		dst = append(dst, t[:]...)
 	}
 	return append(dst, r.Body...)
+}
+
+// append appends the stored form: when it was taken, and the rest as JSON, after its length. What is not known is nothing.
+func (p *Photo) append(dst []byte) []byte {
+	if !p.Known() {
+		return dst
+	}
+	rest, err := json.Marshal(p)
+	if err != nil { // a place that is no number
+		rest = []byte("{}")
+	}
+	dst = binary.BigEndian.AppendUint64(dst, millis(p.Taken))
+	return append(binary.AppendUvarint(dst, uint64(len(rest))), rest...)
 }
 
 func bit(on bool, flag byte) byte {
@@ -316,7 +352,7 @@ func BorrowRow(key, row []byte) (*Record, error) {
 	case version == rowWide:
 		more = in.byte()
 		r.Logged, r.KeepMetadata = more&rowLogged != 0, more&rowKeepMetadata != 0
-		r.EndDeletes = more&rowEndDelete != 0
+		r.EndDeletes, r.Attached = more&rowEndDelete != 0, more&rowAttached != 0
 	default:
 		return nil, fmt.Errorf("record %s: row version %d is not known", r.ID, version)
 	}
@@ -337,6 +373,9 @@ func BorrowRow(key, row []byte) (*Record, error) {
 	}
 	if flags&rowContent != 0 {
 		r.Bytes = in.content(more&rowMetadata != 0)
+		if more&rowPhoto != 0 {
+			in.photo(&r.Bytes.Photo)
+		}
 	}
 	r.Slug, r.Password, r.Order = in.texts()
 	r.Tags = in.ids()
@@ -376,6 +415,20 @@ func (in *rowReader) content(examined bool) *Content {
 	}
 	in.bad = in.bad || m.State == NotExamined || m.State > MetadataUnreadable
 	return c
+}
+
+// photo reads what a row says about a picture.
+func (in *rowReader) photo(p *Photo) {
+	taken := fromMillis(in.uint64())
+	rest := in.take(in.uvarint())
+	if in.bad {
+		return
+	}
+	err := json.Unmarshal(rest, p)
+	if err != nil {
+		in.bad = true
+	}
+	p.Taken = taken
 }
 
 // texts reads the three texts of a row.

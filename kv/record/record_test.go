@@ -96,8 +96,8 @@ var samples = map[*record.Kind]string{
 	record.Bookmarks: `{"url":"https://go.dev/","title":"Go <lang>","description":"d","imageUrl":"https://go.dev/i.svg"}`,
 	record.Notes:     `{"title":"Zoë","content":"- milk\n- \"bread\"\t\u007f","sourceUrl":"chrome://newtab"}`,
 	record.Snippets:  `{"title":"","content":"","language":"go"}`,
-	record.Recipes:   `{"title":"Pancakes","description":"","ingredients":"2 eggs","instructions":"Whisk","imageUrl":"https://example.org/p.jpg"}`,
-	record.Games:     `{"title":"Outer Wilds","platform":"PC","status":"playing","rating":0,"playtimeMinutes":1260,"coverUrl":null,"storeUrl":"https://example.org/s","notes":"n"}`,
+	record.Recipes:   `{"title":"Pancakes","photoId":null,"description":"","ingredients":"2 eggs","instructions":"Whisk","imageUrl":"https://example.org/p.jpg"}`,
+	record.Games:     `{"title":"Outer Wilds","platform":"PC","status":"playing","rating":0,"playtimeMinutes":1260,"coverUrl":null,"coverId":null,"storeUrl":"https://example.org/s","notes":"n"}`,
 	record.Links:     `{"originalUrl":"https://example.org/a?b=c#d","description":"Tickets"}`,
 }
 
@@ -223,8 +223,8 @@ func TestShownEmpty(t *testing.T) {
 	r, _ := create(t, record.Games, `{"title":"G"}`)
 	v := record.Shown{Record: *again(t, r), Base: "https://kist.example"}
 	is.Equal(string(field.AppendJSON(nil, &v)), `{"id":"00000000-0000-7000-0000-000000000009","kind":"game","slug":"made",`+
-		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":null,"storeUrl":null,"notes":"",`+
-		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"viewsOfLimit":0,"maxViews":null,`+
+		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":null,"coverId":null,"storeUrl":null,`+
+		`"notes":"","isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"viewsOfLimit":0,"maxViews":null,`+
 		`"maxViewsAction":null,"expiresAt":null,"expiryAction":"hide","logVisits":false,`+
 		`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","url":"https://kist.example/v/made",`+
 		`"shareUrl":"https://kist.example/v/made"}`)

@@ -8,8 +8,8 @@ import (
 // Check reads every row. It calls each with each readable row, and problem with
 // each error in the rows, their index entries and their tallies. It returns how
 // many entries of the table each bucket should have. Additional entries belong
-// to no row, unless something else wrote them.
-func (t *Table[T]) Check(tx *Tx, each func(*T), problem func(error)) map[Bucket]int {
+// to no row, unless something else wrote them. format is that of the data.
+func (t *Table[T]) Check(tx *Tx, format uint32, each func(*T), problem func(error)) map[Bucket]int {
 	expected := map[Bucket]int{}
 	sums := map[string]int64{}
 	for key, row := range tx.Walk(t.Rows, nil, nil, false) {
@@ -25,6 +25,9 @@ func (t *Table[T]) Check(tx *Tx, each func(*T), problem func(error)) map[Bucket]
 			var held []byte
 			if ix.Unique {
 				held = key
+			}
+			if format < ix.Since {
+				continue
 			}
 			for _, e := range entries(ix, v) {
 				expected[ix.Bucket]++

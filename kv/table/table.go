@@ -22,6 +22,7 @@ type Index[T any] struct {
 	Bucket Bucket
 	Name   string // in Taken
 	Unique bool
+	Since  uint32 // the format of the data from which on there are entries
 	Keys   func(v *T, file func(entry []byte))
 }
 

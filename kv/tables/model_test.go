@@ -49,7 +49,8 @@ type (
 		folder           *modelTag
 		class            record.Class
 		size             int64
-		updated          int64
+		created, updated int64
+		taken            int64 // of a file; 0 if it is not known
 		views            int64
 		touched          int // the order of the latest changes
 		ref              byte
@@ -233,7 +234,7 @@ func (m *model) add() {
 	if slug != "" && (m.taken(slug, nil) || got.Slug != slug) {
 		m.t.Fatalf("slug %q became %q, taken %t", slug, got.Slug, m.taken(slug, nil))
 	}
-	r.id, r.slug, r.updated = got.ID, got.Slug, got.Updated.UnixMilli()
+	r.id, r.slug, r.created, r.updated = got.ID, got.Slug, got.Created.UnixMilli(), got.Updated.UnixMilli()
 	m.setTags(r, names)
 	if folder != "" {
 		r.folder = m.label(&m.folders, owner, folder)
@@ -251,7 +252,13 @@ func (m *model) fill(r *modelRecord, b *record.File) *record.Content {
 	b.OriginalName = r.title
 	b.MimeType = []string{"image/png", "text/plain", "application/zip"}[m.rnd.IntN(3)]
 	r.class, r.size, r.ref = record.ClassOf(b.MimeType), m.rnd.Int64N(5), byte(m.rnd.IntN(10))
-	return kvtest.Content(record.Files, r.ref, r.size)
+	content := kvtest.Content(record.Files, r.ref, r.size)
+	r.taken = 0
+	if m.rnd.IntN(2) == 0 {
+		r.taken = (m.rnd.Int64N(100)-20)*1e10 + 1 // some before 1970
+		content.Photo.Taken = time.UnixMilli(r.taken).UTC()
+	}
+	return content
 }
 
 func (m *model) pick() *modelRecord {
@@ -368,6 +375,7 @@ func (m *model) replace() {
 	if earlier := m.versions(r); len(earlier) > 0 && m.rnd.IntN(3) == 0 {
 		from = earlier[m.rnd.IntN(len(earlier))]
 		want.title, want.class, want.size, want.ref = from.title, from.class, from.size, from.ref
+		want.taken = from.taken
 		change = func(tx *kv.Tx, now *record.Record) error {
 			return catalog.RestoreFileVersion(tx, now, from.id, "test")
 		}
@@ -400,7 +408,7 @@ func (m *model) replace() {
 		version := &modelRecord{
 			id: kept[0].ID, of: r, deleted: want.updated, updated: r.updated,
 			owner: r.owner, kind: r.kind, title: r.title, class: r.class, size: r.size, ref: r.ref,
-			tags: r.tags, folder: r.folder,
+			tags: r.tags, folder: r.folder, taken: r.taken,
 		}
 		kvtest.View(m.t, m.s, func(tx *kv.Tx) error {
 			t, err := catalog.Trashed(tx, m.users[r.owner], version.id)
@@ -741,7 +749,7 @@ func (m *model) restore() {
 	if (now.Slug == r.slug) == m.taken(r.slug, nil) {
 		m.t.Fatalf("slug %q became %q, taken %t", r.slug, now.Slug, m.taken(r.slug, nil))
 	}
-	r.slug = now.Slug
+	r.slug, r.created = now.Slug, now.Created.UnixMilli()
 	r.tags = slices.DeleteFunc(r.tags, func(t *modelTag) bool { return !slices.Contains(m.tags, t) })
 	if len(r.tags) == 0 {
 		r.tags = nil
@@ -1022,6 +1030,8 @@ func (m *model) query() (catalog.Query, []*modelRecord) {
 			return -cmp.Or(cmp.Compare(a.views, b.views), age)
 		case catalog.Size:
 			return -cmp.Or(cmp.Compare(a.size, b.size), age)
+		case catalog.Taken:
+			return -cmp.Or(cmp.Compare(cmp.Or(a.taken, a.created), cmp.Or(b.taken, b.created)), age)
 		}
 		return -age
 	})

@@ -102,8 +102,8 @@ func TestStoredTables(t *testing.T) {
 }
 
 // TestStoredRecords holds the row of a record of every kind, with each field
-// set, and with those set that every row has had. Rows of recipes from before they had photos, and of files and
-// collections from before guests added to them, are still read.
+// set, and with those set that every row has had. Rows of recipes and games from before they had pictures of one's own,
+// and of files and collections from before guests added to them, are still read.
 func TestStoredRecords(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -111,6 +111,7 @@ func TestStoredRecords(t *testing.T) {
 		wide, examined bool
 		photo, ends    bool
 		guests         bool
+		own            bool // pictures of one's own, and what a photo says
 	}
 	rows := []row{
 		{kind: record.Notes, ends: true},
@@ -119,6 +120,9 @@ func TestStoredRecords(t *testing.T) {
 		{kind: record.Recipes, wide: true, photo: true},
 		{kind: record.Files, wide: true, guests: true},
 		{kind: record.Collections, wide: true, guests: true},
+		{kind: record.Recipes, photo: true, own: true},
+		{kind: record.Games, own: true},
+		{kind: record.Files, wide: true, guests: true, own: true},
 	}
 	for _, k := range record.Kinds {
 		rows = append(rows, row{kind: k}, row{kind: k, wide: true})
@@ -140,15 +144,23 @@ func TestStoredRecords(t *testing.T) {
 		if c.guests {
 			name += ".guests"
 		}
+		if c.own {
+			name += ".own"
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			r := filled(t, reflect.TypeFor[record.Record]()).Interface().(record.Record)
 			r.Kind, r.AtLimit, r.Body, r.Logged, r.KeepMetadata = k, record.MakePrivate, nil, c.wide, c.examined
-			r.EndDeletes = c.ends
+			r.EndDeletes, r.Attached = c.ends, c.own && k == record.Files
 			if k != record.Files {
 				r.Bytes = nil
 			} else {
+				if !c.own {
+					r.Bytes.Photo = record.Photo{}
+				} else {
+					r.Bytes.Photo.Taken = r.Created
+				}
 				r.Bytes.Class, r.Bytes.Metadata = record.Image, record.Metadata{}
 				if c.examined {
 					r.Bytes.Metadata = record.Metadata{
@@ -165,8 +177,16 @@ func TestStoredRecords(t *testing.T) {
 				c.Sort = record.ByTitle
 			}
 			old := false
-			if b, ok := body.(*record.Recipe); ok && !c.photo {
-				b.ImageURL, old = "", true
+			if b, ok := body.(*record.Recipe); ok {
+				if !c.photo {
+					b.ImageURL = ""
+				}
+				if !c.own {
+					b.Photo, old = record.ID{}, true
+				}
+			}
+			if b, ok := body.(*record.Game); ok && !c.own {
+				b.Cover, old = record.ID{}, true
 			}
 			if !c.guests {
 				switch b := body.(type) {
@@ -203,6 +223,7 @@ func TestStoredTrash(t *testing.T) {
 	want := filled(t, reflect.TypeFor[record.Trashed]()).Interface().(record.Trashed)
 	want.Kind, want.AtLimit, want.Body, want.Bytes = record.Bookmarks, record.MakePrivate, nil, nil
 	want.SetBody(&record.Bookmark{URL: "https://example.org/", Name: "Name"})
+	want.Attached = false
 	want.Order, want.EndDeletes = "name", false              // as the first versions made it
 	want.Page.Owner, want.Page.ID = record.ID{}, record.ID{} // in the key
 	want.Page.SignIn = false                                 // came later; trash.signin.json has it
@@ -349,6 +370,8 @@ func fillIn(t *testing.T, v reflect.Value, name string) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(n)
+	case reflect.Float64:
+		v.SetFloat(float64(n) / 1000)
 	case reflect.Uint8:
 		v.SetUint(uint64(n % 256))
 	case reflect.Uint64:

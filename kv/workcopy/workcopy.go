@@ -238,4 +238,4 @@ func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is
 const MostMapped = 44 << 20
 
 // Format is the version of the data format that this program writes.
-const Format = 7
+const Format = 8

@@ -1,0 +1,211 @@
+package catalog
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"kist/kv"
+	"kist/kv/people"
+	"kist/kv/record"
+)
+
+// A file that is attached belongs to the texts that show it: notes and recipes with its address, recipes and games with
+// it as their picture. It goes to the trash with the last of them, and comes back with any.
+
+// unshownTime is how long an attached file stays that no text shows: somebody may still be writing the text.
+const unshownTime = 24 * time.Hour
+
+// shows reports whether a record of the owner shows the file.
+func shows(tx *kv.Tx, owner, file record.ID) bool {
+	for _, k := range []*record.Kind{record.Notes, record.Recipes, record.Games} {
+		if RecordRows.Sum(tx.Tx, facet{showsFile, file}.key(owner, k)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// shownBefore are the files that the stored form of a record shows; none of a new one.
+func shownBefore(tx *kv.Tx, r *record.Record) ([]record.ID, error) {
+	key := r.Key()
+	row := tx.Get(kv.RecordBucket, key)
+	if row == nil {
+		return nil, nil
+	}
+	stored, err := record.BorrowRow(key, row)
+	if err != nil {
+		return nil, err
+	}
+	return stored.Shows(), nil
+}
+
+// attach brings the attached files back that a saved record shows now and did not before, and notes for others that no
+// record shows them any more.
+func attach(tx *kv.Tx, r *record.Record, before []record.ID) error {
+	now := r.Shows()
+	for _, id := range now {
+		if slices.Contains(before, id) {
+			continue
+		}
+		err := bringBack(tx, r.Owner, id)
+		if err != nil {
+			return err
+		}
+	}
+	for _, id := range before {
+		if slices.Contains(now, id) {
+			continue
+		}
+		f, err := lastShown(tx, r.Owner, id)
+		if kv.Missing(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		f.Updated = tx.Now
+		err = save(tx, f)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastShown reads an attached file that no record shows any more. It fails with Missing for all others.
+func lastShown(tx *kv.Tx, owner, id record.ID) (*record.Record, error) {
+	f, err := Owned(tx, owner, record.Files, id)
+	if err != nil {
+		return nil, err
+	}
+	if !f.Attached || shows(tx, owner, id) {
+		return nil, record.NotFound(record.Files.Name)
+	}
+	return f, nil
+}
+
+// bringBack takes an attached file out of the trash, if it is there.
+func bringBack(tx *kv.Tx, owner, id record.ID) error {
+	key := record.RowKey(owner, record.Files, id)
+	t, err := TrashRows.Get(tx.Tx, key)
+	err = kv.UserError(err, record.Files.Name)
+	if kv.Missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !t.Attached || t.Of != (record.ID{}) {
+		return nil
+	}
+	_, err = Untrash(tx, t)
+	return err
+}
+
+// detach lets the attached files go that only a record showed which was just taken out of the store: to where it went.
+func detach(tx *kv.Tx, r *record.Record, away func(f *record.Record) error) error {
+	for _, id := range r.Shows() {
+		f, err := lastShown(tx, r.Owner, id)
+		if kv.Missing(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = away(f)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A sweep is when trashUnshown looks again.
+type sweep struct {
+	mu   sync.Mutex
+	next time.Time
+}
+
+var sweeps kv.Slot[sweep]
+
+const sweepEvery = 10 * time.Minute
+
+// trashUnshown is the Tick that moves the attached files to the trash which no record has shown for a day.
+func trashUnshown(s *kv.Store) {
+	w := sweeps.Of(s)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.Now().Before(w.next) {
+		return
+	}
+	w.next = s.Now().Add(sweepEvery)
+	err := sweepUnshown(s)
+	if err != nil {
+		s.Log().Error("cannot move files that no text shows to the trash; will retry", "error", err)
+	}
+}
+
+func sweepUnshown(s *kv.Store) error {
+	var all []people.User
+	err := s.View(func(tx *kv.Tx) (err error) { all, err = people.Users(tx); return err })
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		for {
+			some, err := unshown(s, all[i].ID)
+			if err != nil {
+				return err
+			}
+			if len(some) == 0 {
+				break
+			}
+			err = s.Update(func(tx *kv.Tx) error { return trashSome(tx, all[i].ID, some) })
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unshown lists attached files of an owner that no record has shown for a day, up to trashBatch.
+func unshown(s *kv.Store, owner record.ID) (some []record.ID, err error) {
+	err = s.View(func(tx *kv.Tx) error {
+		for key := range tx.Walk(recordFacet, attached.key(owner, record.Files), nil, false) {
+			if len(some) == trashBatch {
+				return nil
+			}
+			f, err := lastShown(tx, owner, record.ID(key[labelSize:]))
+			if kv.Missing(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if tx.Now.Sub(f.Updated) >= unshownTime {
+				some = append(some, f.ID)
+			}
+		}
+		return nil
+	})
+	return some, err
+}
+
+func trashSome(tx *kv.Tx, owner record.ID, files []record.ID) error {
+	for _, id := range files {
+		f, err := lastShown(tx, owner, id)
+		if kv.Missing(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = Trash(tx, f, "")
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package record
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// FileScheme begins the address of a picture in a Markdown text: kist:, and the id of a file of the same owner. The same
+// address stands for a film or a sound.
+const FileScheme = "kist:"
+
+// MaxShown is how many files a record can show.
+const MaxShown = 200
+
+// Shows are the ids of the files that a note, a recipe or a game shows, in the order of the text, each once. The store
+// knows nothing about them here: they may be of another owner, or gone. Files after the first MaxShown are not shown.
+func (r *Record) Shows() (ids []ID) {
+	switch r.Kind {
+	case Notes:
+	case Recipes:
+		ids = named(r.Body, `"photoId":"`, nil)
+	case Games:
+		return named(r.Body, `"coverId":"`, nil)
+	default:
+		return nil
+	}
+	return named(r.Body, FileScheme, ids)
+}
+
+// named adds the ids that follow a word in a kind's own fields.
+func named(body []byte, word string, ids []ID) []ID {
+	const size = 36
+	for len(ids) < MaxShown {
+		at := bytes.Index(body, []byte(word))
+		if at < 0 {
+			return ids
+		}
+		body = body[at+len(word):]
+		if len(body) < size {
+			return ids
+		}
+		id, err := uuid.ParseBytes(body[:size])
+		if err == nil && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
