@@ -187,6 +187,41 @@ type NoteView struct {
 	Source LinkView // where it comes from
 }
 
+// InText is a file that a text shows.
+type InText struct {
+	Raw    string // address of the bytes
+	Screen string // of a version for a screen, or of the poster of a film; "" for none
+	Words  string // that stand for it
+	Name   string // of the file
+
+	Image, Film, Sound bool
+}
+
+// ShowFile is a picture, a player, or a link to another file.
+func ShowFile(f InText) template.HTML {
+	raw, words := template.HTMLEscapeString(f.Raw), template.HTMLEscapeString(cmp.Or(f.Words, f.Name))
+	show := `<a href="` + raw + `">` + words + `</a>`
+	switch {
+	case f.Image:
+		show = `<a class="picture" href="` + raw + `"><img src="` + template.HTMLEscapeString(cmp.Or(f.Screen, f.Raw)) +
+			`" alt="` + words + `" loading="lazy"></a>`
+	case f.Film:
+		poster := ""
+		if f.Screen != "" {
+			poster = ` poster="` + template.HTMLEscapeString(f.Screen) + `"`
+		}
+		show = `<video src="` + raw + `"` + poster + ` controls preload="metadata" aria-label="` + words + `"></video>`
+	case f.Sound:
+		show = `<audio src="` + raw + `" controls preload="metadata" aria-label="` + words + `"></audio>`
+	}
+	return template.HTML(show) // #nosec G203 -- all of it is escaped
+}
+
+// GoneFile stands for a file that a text shows and that is not there for this viewer.
+func GoneFile(l Lang) template.HTML {
+	return `<em class="gone">` + l.HTML("page.pictureGone") + `</em>`
+}
+
 // CodeView is code or text with numbered lines.
 type CodeView struct {
 	Body     template.HTML

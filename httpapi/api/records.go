@@ -156,6 +156,9 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 				return err
 			}
 			if !way.Own {
+				if err := catalog.CheckShown(r, form); err != nil {
+					return err
+				}
 				if err := catalog.NoteEdit(tx, r, c.Caller.User.Name); err != nil {
 					return err
 				}

@@ -218,7 +218,7 @@ func finds(kinds ...*record.Kind) func(*web.Request) error {
 
 // findsThrough is it for an item of a collection. Without the password of the collection nobody learns what is in it.
 func findsThrough(c *web.Request) error {
-	r, who, err := Find(c, c.Arg("slug"), []*record.Kind{record.Collections})
+	r, who, err := Find(c, c.Arg("slug"), holders)
 	if err != nil || !opened(c, r, who) {
 		return err
 	}

@@ -326,7 +326,8 @@ const cardLines = 8
 func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, head record.Body) {
 	l := b.c.Lang()
 	// What is not there yet counts as a wrong address for visitors.
-	if address, _ := pictureOf(head); address != "" && (b.who.inside() || b.c.Site.Pictures.Has(address)) {
+	address, _ := pictureOf(head)
+	if ownPictureOf(head) != uuid.Nil || address != "" && (b.who.inside() || b.c.Site.Pictures.Has(address)) {
 		t.Picture = b.small(m.ID) + "?" + sizeParam + "=picture"
 	}
 	switch head := head.(type) {

@@ -28,13 +28,32 @@ var (
 	ReadCollectionThumbnail = ReadThumbnail.By(readCollectionThumbnail)
 )
 
-// through finds the item in the path as the viewer of the collection r gets it.
+// holders are the kinds below whose addresses other items stand: those of a collection, and the files that a text shows.
+var holders = []*record.Kind{record.Collections, record.Notes, record.Recipes, record.Games}
+
+// through finds the item in the path as the viewer of r gets it: an item of the collection r, a file that the text r
+// shows, or, if the path has a third part, a file that an item of the collection shows.
 func through(c *web.Request, r *record.Record, who viewer) (*record.Record, error) {
-	id, err := uuid.Parse(c.Arg("item"))
+	item, err := within(c, r, who, c.Arg("item"))
+	if err != nil || c.Arg("file") == "" {
+		return item, err
+	}
+	if r.Kind != record.Collections {
+		return nil, record.ErrMissing
+	}
+	return within(c, item, who, c.Arg("file"))
+}
+
+// within finds what stands below the address of r.
+func within(c *web.Request, r *record.Record, who viewer, named string) (*record.Record, error) {
+	id, err := uuid.Parse(named)
 	if err != nil {
 		return nil, record.ErrMissing
 	}
 	return readLong(c, func(tx *kv.Tx) (*record.Record, error) {
+		if r.Kind != record.Collections {
+			return catalog.ShownFile(tx, r, who.asker(), id)
+		}
 		item, may, err := catalog.Through(tx, r, who.asker(), id)
 		if err == nil && may.Own && who.role == record.RoleOwner && may.LeftOut != "" {
 			return nil, record.ErrMissing // the owner has it at its own address, and sees here what visitors see
@@ -124,9 +143,9 @@ func shownTo(who viewer, all *catalog.Items) []catalog.Item {
 	return all.Visible
 }
 
-// readCollectionItem answers with the bytes of an item of a collection.
+// readCollectionItem answers with the bytes of an item of a collection, or of a file that a text shows.
 func readCollectionItem(c *web.Request) error {
-	r, who, err := shared(c, c.Arg("slug"), record.Collections)
+	r, who, err := shared(c, c.Arg("slug"), holders...)
 	if err != nil {
 		return refuseRaw(c, r, err)
 	}
@@ -139,7 +158,7 @@ func readCollectionItem(c *web.Request) error {
 
 // readCollectionThumbnail answers with the small version of a picture in a collection, or the picture of another item.
 func readCollectionThumbnail(c *web.Request) error {
-	r, who, err := shared(c, c.Arg("slug"), record.Collections)
+	r, who, err := shared(c, c.Arg("slug"), holders...)
 	if err != nil {
 		return err
 	}

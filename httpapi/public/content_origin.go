@@ -79,8 +79,10 @@ func redirectWithGrants(c *web.Request, at string, rights []string, open bool) e
 		q[itemsParam] = items
 	}
 	to := c.Site.Content + at + url.PathEscape(c.Arg("slug"))
-	if item := c.Arg("item"); item != "" {
-		to += "/" + url.PathEscape(item)
+	for _, below := range []string{c.Arg("item"), c.Arg("file")} {
+		if below != "" {
+			to += "/" + url.PathEscape(below)
+		}
 	}
 	if len(q) > 0 {
 		to += "?" + q.Encode()

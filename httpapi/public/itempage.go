@@ -40,16 +40,17 @@ type Viewing struct {
 	// ThumbWidth and ThumbHeight are the size of Thumb in pixels, or that of a film without one; 0 if it is not known.
 	ThumbWidth, ThumbHeight int
 
-	Screen     string // a version of a large picture for a screen, or the poster of a film; "" means none
-	Icon       string // address of the icon of a bookmark's site; "" means none
-	Cover      string // address of the stored picture of a bookmark's page or of a game; "" means none
-	Address    string // of the page: absolute, without this visitor's grants
-	Open       bool   // open to everyone: see record.Share.OpenToAll
-	Large      bool   // a picture that may need too much memory in a browser: see tooLarge
-	Own        bool   // the owner looks
-	Left       int64  // views left, for the owner
-	Text       []byte // the start of a text file as UTF-8, of at most maxPreview bytes; nil for others
-	TextGoesOn bool   // after Text
+	Screen     string                  // a version of a large picture for a screen, or the poster of a film; "" means none
+	Icon       string                  // address of the icon of a bookmark's site; "" means none
+	Cover      string                  // address of the stored picture of a bookmark's page or of a game; "" means none
+	Address    string                  // of the page: absolute, without this visitor's grants
+	Open       bool                    // open to everyone: see record.Share.OpenToAll
+	Large      bool                    // a picture that may need too much memory in a browser: see tooLarge
+	Own        bool                    // the owner looks
+	Left       int64                   // views left, for the owner
+	Files      map[record.ID]ShownFile // that the text shows to this viewer
+	Text       []byte                  // the start of a text file as UTF-8, of at most maxPreview bytes; nil for others
+	TextGoesOn bool                    // after Text
 }
 
 // maxPreview is how many bytes of a text file are read for its page, and maxCode how many of them the page shows as
@@ -92,7 +93,7 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 	case *record.Note:
 		p.Raw = v.Raw
 		p.Note = &embed.NoteView{Source: linkView(b.SourceURL)}
-		p.Note.Body, err = s.Renders.Markdown(b.Content)
+		p.Note.Body, err = v.prose(s, b.Content)
 		p.Note.Titled = titled(string(p.Note.Body), p.Title)
 	case *record.Snippet:
 		p.Raw, p.Download = v.Raw, v.Download
@@ -169,7 +170,7 @@ func fieldsPage(s *web.Site, p *embed.ItemPage, v Viewing) error {
 			}
 			f.Passages = append(f.Passages, passage)
 		case in.MaxLength > record.MaxDescription:
-			passage.Body, err = s.Renders.Markdown(text)
+			passage.Body, err = v.prose(s, text)
 			if err != nil {
 				return err
 			}

@@ -121,8 +121,13 @@ func viewing(c *web.Request, r, item *record.Record, who viewer) (Viewing, error
 	}
 	v.Open = r.OpenToAll()
 	v.Left = r.Limit - v.Shown.Used
+	if err := v.addFiles(c, r, item, who, at); err != nil {
+		return v, err
+	}
 	address, by := pictureOf(body)
-	if _, got := c.Site.Pictures.Get(address); got && (r.Limit == 0 || who.inside() || r != item) {
+	_, got := c.Site.Pictures.Get(address)
+	own := v.Files[ownPictureOf(body)].Media == record.Image
+	if (got || own) && (r.Limit == 0 || who.inside() || r != item) {
 		v.Cover = "/t/" + at + "?" + sizeParam + "=picture"
 		if v.Open {
 			v.Thumb = c.Site.Base + v.Cover
@@ -349,6 +354,10 @@ func thumbnailAs(c *web.Request, r *record.Record, who viewer, find func() (*rec
 		return record.ErrMissing
 	}
 	item, err := find()
+	if err != nil {
+		return err
+	}
+	item, err = ownPicture(c, item, who)
 	switch {
 	case err != nil:
 		return err
@@ -501,7 +510,7 @@ func thumbSize(c *web.Request) (thumb.Size, error) {
 		return thumb.Row, nil
 	case "screen":
 		return thumb.Screen, nil
-	case "card":
+	case "card", "picture":
 		return thumb.Card, nil
 	}
 	return thumb.Tile, nil

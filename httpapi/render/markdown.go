@@ -453,6 +453,14 @@ func (nodes) image(w util.BufWriter, source []byte, node ast.Node) {
 	n := node.(*ast.Image)
 	var alt strings.Builder
 	plainText(&alt, source, n)
+	inLink := false
+	for p := n.Parent(); p != nil && p.Type() == ast.TypeInline; p = p.Parent() {
+		inLink = inLink || p.Kind() == ast.KindLink
+	}
+	if id, own := ownFile(n.Destination); own && !inLink {
+		_, _ = w.WriteString(markOf(id, alt.String()))
+		return
+	}
 	href, local, ok := address(n.Destination)
 	switch {
 	case ok && local && strings.HasPrefix(href, "/"):
@@ -460,10 +468,6 @@ func (nodes) image(w util.BufWriter, source []byte, node ast.Node) {
 		return
 	case alt.Len() == 0:
 		alt.Write(n.Destination)
-	}
-	inLink := false
-	for p := n.Parent(); p != nil && p.Type() == ast.TypeInline; p = p.Parent() {
-		inLink = inLink || p.Kind() == ast.KindLink
 	}
 	if ok && !inLink {
 		open(w, href, rel)

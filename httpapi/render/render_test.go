@@ -18,7 +18,7 @@ var (
 // What the package writes, and nothing else.
 var allowed = map[string]string{
 	"a": "href rel title id tabindex aria-hidden class role", "sup": "id", "div": "class role", "p": "", "br": "", "hr": "", "em": "", "strong": "", "del": "", "pre": "class dir tabindex", "code": "",
-	"blockquote": "dir", "ul": "dir", "ol": "dir start", "li": "id", "input": "type disabled checked aria-label data-line data-task", "img": "src alt loading", "span": "class",
+	"blockquote": "dir", "ul": "dir", "ol": "dir start", "li": "id", "input": "type disabled checked aria-label data-line data-task", "img": "src alt loading", "span": "class data-file",
 	"h1": "id", "h2": "id", "h3": "id", "h4": "id", "h5": "id", "h6": "id",
 	"table": "class", "thead": "", "tbody": "", "tr": "", "th": "align scope", "td": "align",
 }

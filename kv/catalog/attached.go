@@ -26,6 +26,73 @@ func shows(tx *kv.Tx, owner, file record.ID) bool {
 	return false
 }
 
+// ShownFile reads a file that a record shows, if whoever sees the record may open it. The error is Missing otherwise.
+// The Body is valid until the transaction ends.
+func ShownFile(tx *kv.Tx, r *record.Record, who record.Asker, id record.ID) (*record.Record, error) {
+	f, err := Borrow(tx, r.Owner, record.Files, id.String())
+	if err != nil {
+		return nil, err
+	}
+	if !r.MayOpen(f, who) {
+		return nil, record.NotFound(record.Files.Name)
+	}
+	return f, nil
+}
+
+// CheckShown refuses a form of somebody who is not the owner, if the record would show files that it does not show yet:
+// they would be open to all who see it.
+func CheckShown(r *record.Record, f *record.Form) error {
+	next := record.Record{Kind: r.Kind}
+	next.SetBody(f.Body)
+	now := r.Shows()
+	for _, id := range next.Shows() {
+		if !slices.Contains(now, id) {
+			return record.NotTheOwner("Only its owner can add pictures.", "content")
+		}
+	}
+	return nil
+}
+
+// pictureOf is the file that is the picture of a recipe or a game; zero if none is.
+func pictureOf(b record.Body) record.ID {
+	switch b := b.(type) {
+	case *record.Recipe:
+		return b.Photo
+	case *record.Game:
+		return b.Cover
+	}
+	return record.ID{}
+}
+
+// pictureBefore is the pictureOf a stored record.
+func pictureBefore(r *record.Record) (record.ID, error) {
+	if r.Kind != record.Recipes && r.Kind != record.Games {
+		return record.ID{}, nil
+	}
+	b, err := r.Head()
+	if err != nil {
+		return record.ID{}, err
+	}
+	return pictureOf(b), nil
+}
+
+// checkPicture refuses a picture of a recipe or a game that is no file of the owner's.
+func checkPicture(tx *kv.Tx, owner record.ID, b record.Body) error {
+	id := pictureOf(b)
+	if id == (record.ID{}) {
+		return nil
+	}
+	name := "photoId"
+	if _, game := b.(*record.Game); game {
+		name = "coverId"
+	}
+	_, err := Borrow(tx, owner, record.Files, id.String())
+	if kv.Missing(err) {
+		return record.Bad(map[string]string{name: "names a file that you do not have"})
+	}
+	return err
+}
+
 // shownBefore are the files that the stored form of a record shows; none of a new one.
 func shownBefore(tx *kv.Tx, r *record.Record) ([]record.ID, error) {
 	key := r.Key()

@@ -681,9 +681,9 @@ func (g *gathering) isPictured(m Item) (bool, error) {
 	}
 	switch b := body.(type) {
 	case *record.Game:
-		return b.CoverURL != "", nil
+		return b.CoverURL != "" || b.Cover != uuid.Nil, nil
 	case *record.Recipe:
-		return b.ImageURL != "", nil
+		return b.ImageURL != "" || b.Photo != uuid.Nil, nil
 	}
 	return false, nil
 }

@@ -453,7 +453,7 @@ func (d *Draft) check(tx *kv.Tx) error {
 	} else if err != nil {
 		return err
 	}
-	return nil
+	return checkPicture(tx, d.Owner, d.Form.Body)
 }
 
 // leaveOutLabels takes a folder and tags that are gone out of the form.
@@ -640,6 +640,10 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 		}
 	}
 
+	pictured, err := pictureBefore(r)
+	if err != nil {
+		return err
+	}
 	old, private := r.Body, !r.Public
 	restart := f.Fill(r)
 	grew := len(r.Body) > len(old)
@@ -665,6 +669,11 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	}
 
 	text := tx.Text(r.Owner)
+	if pictureOf(f.Body) != pictured {
+		if err := checkPicture(tx, r.Owner, f.Body); err != nil {
+			return err
+		}
+	}
 	if err := fileUnder(tx, r, f); err != nil {
 		return err
 	}

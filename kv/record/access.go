@@ -91,16 +91,25 @@ func (b *Collection) Rights(c, item *Record, picked bool, who Asker) Rights {
 	return may
 }
 
+// MayOpen is the rule about a file that a record shows: who may see the record may see the file through it. It must be
+// the same owner's. Its own password, limit and end keep visitors out, as in a collection, and nobody else.
+func (r *Record) MayOpen(file *Record, who Asker) bool {
+	if file.Kind != Files || file.Owner != r.Owner || !slices.Contains(r.Shows(), file.ID) {
+		return false
+	}
+	return who.Role != "" || who.Admitted && file.exclusion() == ""
+}
+
 // Words are the fields of a kind that a member with the role edit may change: what people read in it, and the order and
 // the cover of a collection. Addresses are not among them: others follow them in the owner's name, and the server
-// fetches some.
+// fetches some. Neither are files: who sees the text would see them.
 func Words(k *Kind) []string {
 	words := []string{"keepVersion"}
 	if k == Collections {
 		return append(words, "cover", "sort")
 	}
 	for _, f := range field.Of(k.New()).Fields() {
-		address := f.Name == "url" || strings.HasSuffix(f.Name, "Url")
+		address := f.Name == "url" || strings.HasSuffix(f.Name, "Url") || strings.HasSuffix(f.Name, "Id")
 		if f.Name != "" && !address && f.Traits&field.ReadOnly == 0 {
 			words = append(words, f.Name)
 		}

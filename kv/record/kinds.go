@@ -162,7 +162,8 @@ func (b *Note) Fields(f *field.Set) {
 		Says("Where the text comes from; any text is kept as it is.", `"https://example.org/article"`)
 }
 
-// Title is the title, the one that front matter names, or the first line of the text.
+// Title is the title, the one that front matter names, or the first line of the text. A picture in it is the words that
+// stand for it.
 func (b *Note) Title() string {
 	if b.Name != "" {
 		return b.Name
@@ -173,7 +174,7 @@ func (b *Note) Title() string {
 			return firstLine(p.Values[0])
 		}
 	}
-	return firstLine(text)
+	return firstLine(withoutPictures(text))
 }
 
 func (b *Note) Named() string { return strings.TrimSpace(b.Name) }

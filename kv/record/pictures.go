@@ -2,7 +2,9 @@ package record
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -47,4 +49,18 @@ func named(body []byte, word string, ids []ID) []ID {
 		}
 	}
 	return ids
+}
+
+var shownPicture = regexp.MustCompile(`!\[([^\]\n]*)\]\(` + FileScheme + `[0-9A-Fa-f-]{36}\)`)
+
+// maxTitled is how much of a text is read for its title.
+const maxTitled = 16 << 10
+
+// withoutPictures is the beginning of a text, with the words of its pictures in their place.
+func withoutPictures(text string) string {
+	text = text[:min(len(text), maxTitled)]
+	if !strings.Contains(text, FileScheme) {
+		return text
+	}
+	return shownPicture.ReplaceAllString(text, "$1")
 }

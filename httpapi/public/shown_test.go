@@ -1,0 +1,148 @@
+package public_test
+
+import (
+	"fmt"
+	"image/color"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
+	"kist/kv/people"
+)
+
+// TestShownFiles is the table of who sees a file through a text: text, file and caller.
+func TestShownFiles(t *testing.T) {
+	t.Parallel()
+	a := apitest.Start(t)
+	bob := a.AddUser("bob", people.Member)
+	bobs := a.AddKey(bob, people.ScopeAll)
+	eves := a.AddKey(a.AddUser("eve", people.Member), people.ScopeAll)
+	photo := func(key, name, more string) string {
+		t.Helper()
+		got := a.As(key).Upload(map[string]string{"attach": "true"},
+			apitest.File(name, "image/jpeg", apitest.JpegOf(40, 30, color.White)+name)).Want(201)
+		if more != "" {
+			a.As(key).Patch("/api/v1/files/"+got.Text("slug"), more).Want(200)
+		}
+		return got.Text("id")
+	}
+	plain, limited := photo(a.Key, "plain.jpg", ""), photo(a.Key, "limited.jpg", `{"maxViews":3}`)
+	locked, ended := photo(a.Key, "locked.jpg", `{"password":"sesame open"}`), photo(a.Key, "ends.jpg", `{"expiresAt":"2099-01-01T00:00:00Z"}`)
+	foreign, unshown := photo(bobs, "foreign.jpg", ""), photo(a.Key, "unshown.jpg", "")
+	text := fmt.Sprintf("![plain](kist:%s) ![limited](kist:%s) ![locked](kist:%s) ![ended](kist:%s) ![foreign](kist:%s)",
+		plain, limited, locked, ended, foreign)
+
+	type made struct{ id, slug string }
+	texts := map[string]made{}
+	for name, more := range map[string]string{
+		"private": ``, "public": `,"isPublic":true`, "password": `,"isPublic":true,"password":"correct horse"`,
+	} {
+		got := a.Post("/api/v1/notes", fmt.Sprintf(`{"content":%q%s}`, text, more)).Want(201)
+		texts[name] = made{got.Text("data.id"), got.Text("data.slug")}
+	}
+	collection := a.Collect("shared", "", texts["private"].id)
+	a.Do(apitest.Request{
+		Method: "PUT", Path: "/api/v1/collections/" + collection + "/members/" + bob.ID.String(), JSON: `{"role":"see"}`,
+	}).Want(200)
+
+	const see, lock, no = http.StatusOK, http.StatusUnauthorized, http.StatusNotFound
+	for _, row := range []struct {
+		at                     string
+		owner, member, visitor int // of the plain file
+		conditions             int // of those with their own, for the visitor
+	}{
+		{texts["private"].slug, see, no, no, no},
+		{texts["public"].slug, see, see, see, no},
+		{texts["password"].slug, see, lock, lock, lock},
+		{"shared/" + texts["private"].id, see, see, see, no},
+	} {
+		get := func(key, prefix, file string) int {
+			q := apitest.Request{Method: "GET", Path: prefix + row.at + "/" + file, Key: key, Raw: true}
+			q.Anyone = key == ""
+			return a.Do(q).Status
+		}
+		for _, prefix := range []string{"/x/", "/t/"} {
+			t.Run(prefix+row.at, func(t *testing.T) {
+				is := is.New(t)
+				is.Equal(get(a.Key, prefix, plain), row.owner)
+				is.Equal(get(bobs, prefix, plain), row.member)
+				is.Equal(get(eves, prefix, plain), row.visitor)
+				is.Equal(get("", prefix, plain), row.visitor)
+				for _, file := range []string{limited, locked, ended} {
+					is.Equal(get(a.Key, prefix, file), see)
+					is.Equal(get("", prefix, file), row.conditions)
+				}
+				for _, file := range []string{foreign, unshown, texts["public"].id, "x"} {
+					is.Equal(get(a.Key, prefix, file), no)
+					is.True(get("", prefix, file) != see)
+				}
+			})
+		}
+	}
+
+	t.Run("pages", func(t *testing.T) {
+		is := is.New(t)
+		page := string(a.Visit("/v/" + texts["public"].slug).Want(200).Body)
+		small := "/t/" + texts["public"].slug + "/" + plain + "?size=screen"
+		is.True(strings.Contains(page, `<img src="`+small+`" alt="plain" loading="lazy">`))
+		is.Equal(strings.Count(page, "picture removed"), 4)
+		is.True(!strings.Contains(page, limited) && !strings.Contains(page, foreign))
+
+		page = string(a.Visit("/v/shared/" + texts["private"].id).Want(200).Body)
+		is.True(strings.Contains(page, "/t/shared/"+texts["private"].id+"/"+plain+"?size=screen"))
+		a.Visit("/x/" + plain).Want(404) // nothing makes the file itself public
+		a.Visit("/v/shared/" + plain).Want(404)
+	})
+
+	t.Run("gone", func(t *testing.T) {
+		is := is.New(t)
+		a.Patch("/api/v1/notes/"+texts["public"].id, `{"content":"no more"}`).Want(200)
+		a.Visit("/x/" + texts["public"].slug + "/" + plain).Want(404)
+		is.True(a.Sound())
+	})
+}
+
+// A view of a text with a limit covers what it shows, and opening that is no other view.
+func TestShownFileWithinTheView(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	photo := a.Upload(map[string]string{"attach": "true"}, apitest.File("a.jpg", "image/jpeg", apitest.JpegOf(40, 30, color.White))).Want(201).Text("id")
+	note := a.Post("/api/v1/notes", fmt.Sprintf(`{"content":"![a](kist:%s)","isPublic":true,"maxViews":2}`, photo)).Want(201)
+	slug := note.Text("data.slug")
+	a.Visit("/t/" + slug + "/" + photo).Want(404) // is no view, and there was none
+	g := a.Guest()
+	page := string(g.See("GET", "/v/"+slug).Want(200).Body)
+	is.True(strings.Contains(page, "/t/"+slug+"/"+photo))
+	g.See("GET", "/t/"+slug+"/"+photo).Want(200)
+	g.See("GET", "/x/"+slug+"/"+photo).Want(200)
+	is.Equal(a.Get("/api/v1/notes/"+slug).Want(200).At("data.views"), 1.0)
+}
+
+// A recipe's own photo stands for it; a member cannot make others see the owner's files.
+func TestOwnPicture(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	photo := a.Upload(nil, apitest.File("a.jpg", "image/jpeg", apitest.JpegOf(40, 30, color.White))).Want(201).Text("id")
+	recipe := a.Post("/api/v1/recipes", fmt.Sprintf(`{"title":"Soup","photoId":%q,"isPublic":true}`, photo)).Want(201)
+	a.Post("/api/v1/recipes", `{"title":"Soup","photoId":"01890a5d-ac96-774b-bcce-b302099a8057"}`).Want(422)
+	slug, id := recipe.Text("data.slug"), recipe.Text("data.id")
+	a.Visit("/t/" + slug).Want(200)
+	is.True(strings.Contains(string(a.Visit("/v/"+slug).Want(200).Body), `<img src="/t/`+slug+`?size=picture"`))
+
+	bob := a.AddUser("bob", people.Member)
+	collection := a.Collect("shared", "", id)
+	is.Equal(a.Get("/api/v1/collections/"+collection).Want(200).At("data.pictures.0"), id)
+	a.Do(apitest.Request{
+		Method: "PUT", Path: "/api/v1/collections/" + collection + "/members/" + bob.ID.String(), JSON: `{"role":"edit"}`,
+	}).Want(200)
+	as := a.As(a.AddKey(bob, people.ScopeAll))
+	secret := a.Upload(nil, apitest.File("b.jpg", "image/jpeg", apitest.JpegOf(41, 30, color.White))).Want(201).Text("id")
+	as.Patch("/api/v1/recipes/"+id, fmt.Sprintf(`{"instructions":"![a](kist:%s)"}`, secret)).Want(403)
+	as.Patch("/api/v1/recipes/"+id, fmt.Sprintf(`{"photoId":%q}`, secret)).Want(403)
+	as.Patch("/api/v1/recipes/"+id, `{"instructions":"Stir"}`).Want(200)
+}
