@@ -28,7 +28,7 @@ func (s *Server) operations() []Route {
 
 		{"GET", "/x/{slug}", "readRaw", web.Visitors, public.ReadRaw},
 		{"GET", "/x/{slug}/{item}", "readCollectionItem", web.Visitors, public.ReadCollectionItem},
-		{"GET", "/x/{slug}/{item}/{file}", "readShownFile", web.Visitors, public.ReadCollectionItem},
+		{"GET", "/x/{slug}/{item}/{file}", "readShownFile", web.Visitors, public.ReadShownFile},
 		{"GET", "/s/{slug}", "followLink", web.Visitors, public.FollowLink},
 
 		{"GET", "/api/v1/files", "listFiles", web.Reads, api.ListFiles},
@@ -145,7 +145,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/t/{slug}", "readThumbnail", web.Visitors, public.ReadThumbnail},
 		{"GET", "/v/{slug}/{item}", "viewCollectionItem", web.Visitors, public.ViewCollectionItem},
 		{"GET", "/t/{slug}/{item}", "readCollectionThumbnail", web.Visitors, public.ReadCollectionThumbnail},
-		{"GET", "/t/{slug}/{item}/{file}", "readShownThumbnail", web.Visitors, public.ReadCollectionThumbnail},
+		{"GET", "/t/{slug}/{item}/{file}", "readShownThumbnail", web.Visitors, public.ReadShownThumbnail},
 		{"GET", "/collections/{id}/board", "readBoard", web.Visitors, public.ReadBoard},
 		{"GET", "/g/{username}", "viewGames", web.Visitors, public.ViewGames},
 

@@ -155,6 +155,7 @@ func TestWalks(t *testing.T) {
 				catalog.Views: func(x, y item) int {
 					return strings.Compare(fmt.Sprintf("%09.0f%s", y.views, y.id), fmt.Sprintf("%09.0f%s", x.views, x.id))
 				},
+				catalog.Taken: func(x, y item) int { return strings.Compare(y.id, x.id) }, // of none it is known
 				catalog.Size: func(x, y item) int {
 					return strings.Compare(fmt.Sprintf("%09.0f%s", y.size, y.id), fmt.Sprintf("%09.0f%s", x.size, x.id))
 				},
@@ -237,7 +238,7 @@ func TestWalks(t *testing.T) {
 			is.True(distinct > 30)
 		})
 	}
-	is.Equal(len(catalog.Sorts(record.Files)), 6) // and each was walked
+	is.Equal(len(catalog.Sorts(record.Files)), 7) // and each was walked
 }
 
 func TestListQueries(t *testing.T) {

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"kist/httpapi/public"
 	"kist/httpapi/web"
 	"kist/kv/field"
 	"kist/kv/record"
@@ -28,7 +29,8 @@ func (h *HTML) Fields(s *field.Set) {
 }
 
 var RenderMarkdown = web.Operation{
-	Tag: "app", Summary: "Renders Markdown as the page of a note shows it. Nothing is stored.",
+	Tag: "app", Summary: "Renders Markdown as the page of a note shows it, with the caller's own files. " +
+		"Nothing is stored.",
 	Body:  web.BodyOf("Markdown"),
 	Reply: web.Reply{Status: http.StatusOK, Doc: "The text as HTML.", Body: web.DataOf("HTML")},
 	Fails: []int{503}, Serve: renderMarkdown,
@@ -40,6 +42,10 @@ func renderMarkdown(c *web.Request) error {
 		return err
 	}
 	html, err := c.Site.Renders.Markdown(form.text)
+	if err != nil {
+		return err
+	}
+	html, err = public.PreviewFiles(c, html)
 	if err != nil {
 		return err
 	}

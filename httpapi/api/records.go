@@ -58,6 +58,9 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 			if err := target(tx); err != nil {
 				return made, web.JoinProblems(err)
 			}
+			if err := catalog.CheckPicture(tx, c.Owner(), form.Body, record.ID{}); err != nil {
+				return made, err
+			}
 			r, err := catalog.Add(tx, catalog.Draft{Owner: c.Owner(), Kind: k, Form: form, Password: hash})
 			if err != nil {
 				return made, err
@@ -148,11 +151,14 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 				return err
 			}
 			form.By, form.Seen = writer(c, way), seen
-			before := public.LinkTarget(form)
+			before, pictured := public.LinkTarget(form), record.PictureOf(form.Body)
 			if err := form.Patch(in); err != nil {
 				return err
 			}
 			if err := web.JoinProblems(public.CheckTarget(c.Site, tx, form, before)); err != nil {
+				return err
+			}
+			if err := catalog.CheckPicture(tx, r.Owner, form.Body, pictured); err != nil {
 				return err
 			}
 			if !way.Own {

@@ -327,7 +327,7 @@ func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, hea
 	l := b.c.Lang()
 	// What is not there yet counts as a wrong address for visitors.
 	address, _ := pictureOf(head)
-	if ownPictureOf(head) != uuid.Nil || address != "" && (b.who.inside() || b.c.Site.Pictures.Has(address)) {
+	if record.PictureOf(head) != uuid.Nil || address != "" && (b.who.inside() || b.c.Site.Pictures.Has(address)) {
 		t.Picture = b.small(m.ID) + "?" + sizeParam + "=picture"
 	}
 	switch head := head.(type) {

@@ -26,6 +26,8 @@ var (
 	ViewCollectionItem      = web.PageOp(viewCollectionItem, 401, 404, 410, 429, 503).ForVisitors().Found(findsThrough)
 	ReadCollectionItem      = ReadRaw.By(readCollectionItem).Found(findsThrough)
 	ReadCollectionThumbnail = ReadThumbnail.By(readCollectionThumbnail)
+	ReadShownFile           = ReadRaw.By(readShownFile).Found(findsThrough)
+	ReadShownThumbnail      = ReadThumbnail.By(readShownThumbnail)
 )
 
 // holders are the kinds below whose addresses other items stand: those of a collection, and the files that a text shows.
@@ -37,9 +39,6 @@ func through(c *web.Request, r *record.Record, who viewer) (*record.Record, erro
 	item, err := within(c, r, who, c.Arg("item"))
 	if err != nil || c.Arg("file") == "" {
 		return item, err
-	}
-	if r.Kind != record.Collections {
-		return nil, record.ErrMissing
 	}
 	return within(c, item, who, c.Arg("file"))
 }
@@ -154,6 +153,28 @@ func readCollectionItem(c *web.Request) error {
 		return err
 	}
 	return rawAs(c, r, item, who)
+}
+
+// readShownFile answers with the bytes of a file that an item of a collection shows.
+func readShownFile(c *web.Request) error {
+	r, who, err := shared(c, c.Arg("slug"), record.Collections)
+	if err != nil {
+		return refuseRaw(c, r, err)
+	}
+	file, err := through(c, r, who)
+	if err != nil {
+		return err
+	}
+	return rawAs(c, r, file, who)
+}
+
+// readShownThumbnail answers with its small version.
+func readShownThumbnail(c *web.Request) error {
+	r, who, err := shared(c, c.Arg("slug"), record.Collections)
+	if err != nil {
+		return err
+	}
+	return thumbnailAs(c, r, who, func() (*record.Record, error) { return through(c, r, who) })
 }
 
 // readCollectionThumbnail answers with the small version of a picture in a collection, or the picture of another item.

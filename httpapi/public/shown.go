@@ -87,15 +87,41 @@ func (v *Viewing) prose(s *web.Site, text string) (template.HTML, error) {
 	}), nil
 }
 
-// ownPictureOf is the file that is the picture of a recipe or a game; zero for others.
-func ownPictureOf(body record.Body) record.ID {
-	switch b := body.(type) {
-	case *record.Recipe:
-		return b.Photo
-	case *record.Game:
-		return b.Cover
-	}
-	return uuid.Nil
+// PreviewFiles puts the caller's own files into a rendered text that is not stored. Words stand for others.
+func PreviewFiles(c *web.Request, page template.HTML) (shown template.HTML, err error) {
+	shown = render.Place(page, func(id record.ID, words string) template.HTML {
+		var f *record.Record
+		e := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+			f, err = catalog.Record(tx, c.Owner(), record.Files, id.String())
+			return err
+		})
+		if e != nil {
+			if !kv.Missing(e) {
+				err = e
+			}
+			return template.HTML(template.HTMLEscapeString(words)) // #nosec G203 -- it is escaped
+		}
+		body, e := f.Decode()
+		if e != nil {
+			err = e
+			return ""
+		}
+		b := body.(*record.File) // the kind says so
+		of := embed.InText{Raw: c.Site.Prefix() + "/x/" + f.Slug, Words: words, Name: b.OriginalName}
+		switch record.ClassOf(b.MimeType) {
+		case record.Image:
+			of.Image = true
+		case record.Video:
+			of.Film = true
+		case record.Audio:
+			of.Sound = true
+		}
+		if Shrinks(b.MimeType) {
+			of.Screen = c.Site.Prefix() + "/t/" + f.Slug + "?" + sizeParam + "=screen"
+		}
+		return embed.ShowFile(of)
+	})
+	return shown, err
 }
 
 // ownPicture is the file that is the picture of an item, if there is one that the viewer may open; otherwise the item.
@@ -107,7 +133,7 @@ func ownPicture(c *web.Request, item *record.Record, who viewer) (*record.Record
 	if err != nil {
 		return nil, err
 	}
-	id := ownPictureOf(head)
+	id := record.PictureOf(head)
 	if id == uuid.Nil {
 		return item, nil
 	}

@@ -126,7 +126,7 @@ func viewing(c *web.Request, r, item *record.Record, who viewer) (Viewing, error
 	}
 	address, by := pictureOf(body)
 	_, got := c.Site.Pictures.Get(address)
-	own := v.Files[ownPictureOf(body)].Media == record.Image
+	own := v.Files[record.PictureOf(body)].Media == record.Image
 	if (got || own) && (r.Limit == 0 || who.inside() || r != item) {
 		v.Cover = "/t/" + at + "?" + sizeParam + "=picture"
 		if v.Open {

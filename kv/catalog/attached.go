@@ -53,33 +53,10 @@ func CheckShown(r *record.Record, f *record.Form) error {
 	return nil
 }
 
-// pictureOf is the file that is the picture of a recipe or a game; zero if none is.
-func pictureOf(b record.Body) record.ID {
-	switch b := b.(type) {
-	case *record.Recipe:
-		return b.Photo
-	case *record.Game:
-		return b.Cover
-	}
-	return record.ID{}
-}
-
-// pictureBefore is the pictureOf a stored record.
-func pictureBefore(r *record.Record) (record.ID, error) {
-	if r.Kind != record.Recipes && r.Kind != record.Games {
-		return record.ID{}, nil
-	}
-	b, err := r.Head()
-	if err != nil {
-		return record.ID{}, err
-	}
-	return pictureOf(b), nil
-}
-
-// checkPicture refuses a picture of a recipe or a game that is no file of the owner's.
-func checkPicture(tx *kv.Tx, owner record.ID, b record.Body) error {
-	id := pictureOf(b)
-	if id == (record.ID{}) {
+// CheckPicture refuses a picture of a recipe or a game that is no file of the owner's, unless it was before.
+func CheckPicture(tx *kv.Tx, owner record.ID, b record.Body, before record.ID) error {
+	id := record.PictureOf(b)
+	if id == (record.ID{}) || id == before {
 		return nil
 	}
 	name := "photoId"

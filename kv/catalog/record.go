@@ -453,7 +453,7 @@ func (d *Draft) check(tx *kv.Tx) error {
 	} else if err != nil {
 		return err
 	}
-	return checkPicture(tx, d.Owner, d.Form.Body)
+	return nil
 }
 
 // leaveOutLabels takes a folder and tags that are gone out of the form.
@@ -640,10 +640,6 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 		}
 	}
 
-	pictured, err := pictureBefore(r)
-	if err != nil {
-		return err
-	}
 	old, private := r.Body, !r.Public
 	restart := f.Fill(r)
 	grew := len(r.Body) > len(old)
@@ -669,11 +665,6 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	}
 
 	text := tx.Text(r.Owner)
-	if pictureOf(f.Body) != pictured {
-		if err := checkPicture(tx, r.Owner, f.Body); err != nil {
-			return err
-		}
-	}
 	if err := fileUnder(tx, r, f); err != nil {
 		return err
 	}

@@ -31,6 +31,17 @@ func (r *Record) Shows() (ids []ID) {
 	return named(r.Body, FileScheme, ids)
 }
 
+// PictureOf is the file that is the picture of a recipe or a game; zero if none is.
+func PictureOf(b Body) ID {
+	switch b := b.(type) {
+	case *Recipe:
+		return b.Photo
+	case *Game:
+		return b.Cover
+	}
+	return ID{}
+}
+
 // named adds the ids that follow a word in a kind's own fields.
 func named(body []byte, word string, ids []ID) []ID {
 	const size = 36

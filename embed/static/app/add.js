@@ -294,7 +294,7 @@ addEventListener('drop', (e) => {
   depth = 0;
   veil.hidden = true;
   const files = carries(e, 'Files');
-  if (!canDrop(e) || !files && inField(e)) return;
+  if (e.defaultPrevented || !canDrop(e) || !files && inField(e)) return; // a text has taken it
   e.preventDefault();
   if (files) addDropped(e.dataTransfer);
   else addText(droppedText(e.dataTransfer));
@@ -319,7 +319,7 @@ function droppedText(transfer) {
 }
 
 // renamed gives a picture from the clipboard a name with the time: they all have the same.
-function renamed(file) {
+export function renamed(file) {
   if (!/^image\.\w+$/.test(file.name)) return file;
   const stamp = localDateTime(new Date()).replace('T', ' ').replace(':', '.');
   return new File([file], file.name.replace('image', t('add.pasted', { stamp })), { type: file.type });
@@ -327,6 +327,7 @@ function renamed(file) {
 
 addEventListener('paste', (e) => {
   const files = [...(e.clipboardData?.files ?? [])];
+  if (e.defaultPrevented) return; // a text has taken it
   if (files.length) {
     e.preventDefault();
     return addFiles(files.map(renamed));

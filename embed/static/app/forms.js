@@ -4,7 +4,7 @@
 import {
   addActions, all, button, bytes, find, grow, h, icon, iconButton, newID, problemText, t,
 } from './dom.js';
-import { api, copyLink, folders, showProblem, tagColor, tagOptions } from './session.js';
+import { api, copyLink, folders, loadModule, showProblem, tagColor, tagOptions } from './session.js';
 
 export { copyText } from './dom.js';
 
@@ -81,7 +81,9 @@ function control(f, value) {
     readonly: f.readonly,
   });
   c.el = c.input = el;
-  if (f.type === 'text' && f.maxLength > longestPlain && !f.mono) c.extra = preview(el, f.label);
+  if (f.type === 'text' && f.maxLength > longestPlain && !f.mono) {
+    c.extra = preview(el, f.label, !f.foreign);
+  }
   const suggested = suggestionsOf(f);
   if (suggested) c.extra = h('datalist', { id: id + '-list' }, suggested.map((v) => h('option', { value: v })));
 
@@ -108,8 +110,9 @@ function control(f, value) {
 // Longer texts than this are Markdown.
 const longestPlain = 10_000;
 
-// preview lets the user switch between a text area and its text as pages show it.
-function preview(area, label) {
+// preview lets the user switch between a text area and its text as pages show it. Into a text of one's own, mine, pictures
+// can be put.
+function preview(area, label, mine) {
   const shown = h('div.prose.rendered', {
     hidden: true, 'aria-label': t('forms.previewOf', { label }), role: 'region', tabindex: '0',
   });
@@ -132,7 +135,23 @@ function preview(area, label) {
       show(true);
     } catch (e) { showProblem(e); }
   };
-  return [h('div.tabs', { role: 'group', 'aria-label': label }, write, read), shown];
+  const file = h('input', { type: 'file', multiple: true, accept: 'image/*,video/*,audio/*', hidden: true });
+  const add = h('button.quiet', { type: 'button' }, icon('plus'), t('forms.picture'));
+  const insert = (files) => loadModule('pictures').then((m) => m.insertFiles(area, files), showProblem);
+  add.onclick = () => file.click();
+  file.onchange = () => {
+    insert([...file.files]);
+    file.value = '';
+    area.focus();
+  };
+  const take = (e) => {
+    const files = [...((e.clipboardData ?? e.dataTransfer)?.files ?? [])];
+    if (!files.length) return;
+    e.preventDefault();
+    insert(files);
+  };
+  if (mine) for (const event of ['paste', 'drop']) area.addEventListener(event, take);
+  return [h('div.tabs', { role: 'group', 'aria-label': label }, write, read, mine && add, mine && file), shown];
 }
 
 // wrap puts the label, the hint and the place for an error around a control.

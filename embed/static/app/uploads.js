@@ -164,10 +164,10 @@ function showDone(u, record) {
   if (!u.added) finished.push(record);
   uploaded++;
   countChange();
-  countItems('file', 1);
+  if (!u.fields.attach) countItems('file', 1);
   me.usedBytes += record.size;
   u.added?.(record, u.file);
-  if (view?.accepts?.(record)) view.list.prepend(record);
+  if (!u.fields.attach && view?.accepts?.(record)) view.list.prepend(record);
   if (isMedia(record) && !isPicture(record)) loadModule('film').then((m) => m.sendPoster(record, u.file), () => {});
   setTimeout(() => {
     drop(u);
