@@ -334,6 +334,7 @@ var (
 			{Name: "description"},
 			{Name: "sort", Label: "Order", Half: true},
 			{Name: "allowDownload", Label: "Visitors may download"},
+			{Name: "showNames", Label: "Names of guests stand below what they sent"},
 		},
 		None: "Share many things at once, with people of this house or behind one link.",
 	}
