@@ -94,7 +94,7 @@ function filterBar(k, p, home, byTag) {
       updated: t('kind.updated'),
       title: t('kind.byName'),
       views: t('kind.mostViewed'),
-      ...(file && { size: t('kind.largest') }),
+      ...(file && { taken: t('kind.taken'), size: t('kind.largest') }),
       ...(k === kinds.game && { rating: t('kind.bestRated'), playtime: t('kind.mostPlayed') }),
     }, p, 'newest'),
     k === kinds.bookmark && p.get('url') && remove('url', h('span.cutoff', {}, p.get('url'))),
