@@ -384,6 +384,8 @@ func listArgs(q *catalog.Query, values url.Values) (tags []string, folder string
 	tags = tagNames(values)
 	if q.Kind == record.Files {
 		folder = args.Get("folder")
+		attached := args.Flag("attachments")
+		q.Attached = attached != nil && *attached
 		if t := args.Get("type"); t != "" {
 			at := slices.Index(record.ClassNames(), t)
 			if at < 0 {
@@ -502,7 +504,10 @@ func listParams(k *record.Kind) []web.Param {
 			web.Param{
 				In: "query", Name: "folder", Doc: "Id or name of a folder, or unfiled.", Schema: text,
 			},
-			web.Param{In: "query", Name: "type", Doc: "Kind of file.", Schema: web.Ref("FileType")})
+			web.Param{In: "query", Name: "type", Doc: "Kind of file.", Schema: web.Ref("FileType")},
+			web.Param{
+				In: "query", Name: "attachments", Doc: "true lists files that belong to texts, too.", Schema: flag,
+			})
 	}
 	if k == record.Games {
 		all = append(

@@ -8,6 +8,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+
+	"kist/kv/record"
 )
 
 // ISO base media files (ISO/IEC 14496-12), QuickTime files and HEIF (ISO/IEC 23008-12) are boxes in boxes. Tables
@@ -38,6 +41,9 @@ type film struct {
 	hidden    bool // a track was blanked
 	elsewhere bool // tables that are not read here refer to the media, too
 
+	told told      // what its texts say
+	made time.Time // what its header says
+
 	media  []box    // the boxes mdat
 	tracks []tables // those that stay
 }
@@ -47,6 +53,8 @@ func (p *Plan) boxes(s *source) error {
 	if err := f.each(0, s.size, f.top); err != nil {
 		return err
 	}
+	p.learn(f.told.photo())
+	p.learn(record.Photo{Taken: f.made})
 	if f.fragments && f.hidden {
 		return unreadable("a track of metadata is in fragments")
 	}
@@ -147,6 +155,12 @@ func (f *film) says(b box) error {
 		return err
 	}
 	f.found(textual(text)...)
+	switch b.kind {
+	case "udta":
+		f.told.user(text)
+	case "meta":
+		f.told.keys(text)
+	}
 	return nil
 }
 
@@ -241,6 +255,9 @@ func (f *film) times(b box) error {
 		return unreadable("the box at %d is too short", b.at)
 	}
 	when, err := f.bytes(b.inner+4, end-b.inner-4)
+	if b.kind == "mvhd" && err == nil {
+		f.made = made(when)
+	}
 	if err == nil && !empty(when) {
 		f.found(Time)
 		f.zero(b.inner+4, end)
@@ -837,6 +854,7 @@ func (f *film) blankItem(kind string, from, to int64, first bool) error {
 	f.found(Other)
 	if exif && len(b) > 4 {
 		if skip := uint64(binary.BigEndian.Uint32(b)) + 4; skip < uint64(len(b)) {
+			f.learn(tiffIn(b[skip:]).photo())
 			_, found := readExif(b[skip:])
 			f.found(found...)
 		}

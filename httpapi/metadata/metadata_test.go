@@ -728,7 +728,7 @@ func FuzzClean(f *testing.F) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	is.Equal(Rules, 3)
+	is.Equal(Rules, 4)
 	want := map[string]string{
 		"all.avif":        "4b06458c3689e2b4",
 		"all.gif":         "6c63308e86ccb91f",

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"kist/kv/record"
 )
 
 var (
@@ -59,6 +61,9 @@ type Plan struct {
 	// Found lists what the original says, sorted. If it is empty, the result equals the original.
 	Found []string
 
+	// Photo is what the original says about how it was made.
+	Photo record.Photo
+
 	pieces   []piece
 	size     int64
 	profiles int // bytes of colour profiles that were read
@@ -72,7 +77,7 @@ func (p *Plan) memory() int {
 	if p == nil {
 		return 0
 	}
-	n := 100 + 48*cap(p.pieces)
+	n := 200 + 48*cap(p.pieces) + len(p.Photo.Camera) + len(p.Photo.Lens)
 	for i := range p.pieces {
 		n += cap(p.pieces[i].literal)
 	}
@@ -310,11 +315,16 @@ func Clean(r io.ReaderAt, size int64, mediaType string) (*Plan, error) {
 		err = p.boxes(s)
 	case "tiff":
 		head, err = s.some(0, maxExif)
-		if err == nil {
-			_, found := readExif(head)
-			p.found(found...)
-			return p, ErrKept
+		if err != nil {
+			return nil, err
 		}
+		_, found := readExif(head)
+		p.found(found...)
+		err = p.whole(s)
+		if err != nil && !errors.Is(err, ErrUnreadable) {
+			return nil, err
+		}
+		return p, ErrKept
 	case "kept":
 		return p, ErrKept
 	default:

@@ -15,9 +15,12 @@ import (
 	"kist/kv/record"
 )
 
-// Rules is the version of the rules by which plans are made. If the rules change what a clean file has, raise it: then
-// all files are examined again, and visitors get other entity tags.
-const Rules = 3
+// Rules is the version of the rules by which plans are made. If the rules change what a clean file has, or what is found
+// out about a photo, raise it: then all files are examined again, and visitors get other entity tags.
+const Rules = 4
+
+// ahead is how far the clock of a camera may be before that of the server.
+const ahead = 24 * time.Hour
 
 // Bounds of the plans in memory.
 const (
@@ -129,9 +132,15 @@ func (p *Plans) make(key planKey) (plan *Plan, err error) {
 // Close waits for the plans that are being made. From then on, no other is made.
 func (p *Plans) Close() { p.made.Close() }
 
+// A Finding is what a content says about its making.
+type Finding struct {
+	record.Metadata
+	Photo record.Photo
+}
+
 // Examine finds out about the metadata of a content. Its errors are those of Of, except of Clean.
-func (p *Plans) Examine(ctx context.Context, ref blobs.Ref, mediaType string) (record.Metadata, error) {
-	m := record.Metadata{Rules: Rules}
+func (p *Plans) Examine(ctx context.Context, ref blobs.Ref, mediaType string) (Finding, error) {
+	m := Finding{Metadata: record.Metadata{Rules: Rules}}
 	plan, err := p.Of(ctx, ref, mediaType)
 	switch {
 	case err == nil && len(plan.Found) == 0, errors.Is(err, ErrNone):
@@ -143,19 +152,23 @@ func (p *Plans) Examine(ctx context.Context, ref blobs.Ref, mediaType string) (r
 	case errors.Is(err, ErrUnreadable):
 		m.State = record.MetadataUnreadable
 	default:
-		return record.Metadata{}, err
+		return Finding{}, err
 	}
-	if plan != nil {
-		m.Found = record.FoundOf(plan.Found)
+	if plan == nil {
+		return m, nil
+	}
+	m.Found, m.Photo = record.FoundOf(plan.Found), plan.Photo
+	if m.Photo.Taken.After(p.store.Now().Add(ahead)) {
+		m.Photo.Taken = time.Time{}
 	}
 	return m, nil
 }
 
 // examineFile examines the content of a record of a file.
-func (p *Plans) examineFile(ctx context.Context, r *record.Record) (record.Metadata, error) {
+func (p *Plans) examineFile(ctx context.Context, r *record.Record) (Finding, error) {
 	b, err := r.Decode()
 	if err != nil {
-		return record.Metadata{}, err
+		return Finding{}, err
 	}
 	return p.Examine(ctx, r.Bytes.Ref, b.(*record.File).MimeType)
 }
@@ -202,7 +215,7 @@ func (p *Plans) step(ctx context.Context, at *uint64) (more bool, err error) {
 	}); err != nil {
 		return false, err
 	}
-	found := make([]record.Metadata, len(files))
+	found := make([]Finding, len(files))
 	for i, r := range files {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
@@ -218,7 +231,7 @@ func (p *Plans) step(ctx context.Context, at *uint64) (more bool, err error) {
 				if found[i].State == record.NotExamined {
 					continue
 				}
-				if err := catalog.Examined(tx, r, found[i]); err != nil {
+				if err := catalog.Examined(tx, r, found[i].Metadata, found[i].Photo); err != nil {
 					return err
 				}
 			}

@@ -263,7 +263,8 @@ func contentOf(c *web.Request, r *record.Record, media string, owned bool) (show
 		return of, err
 	}
 	if m.Rules != metadata.Rules {
-		m, err = c.Site.Plans.Examine(c.R.Context(), r.Bytes.Ref, media)
+		now, err := c.Site.Plans.Examine(c.R.Context(), r.Bytes.Ref, media)
+		m = now.Metadata
 		if err != nil || m.State != record.MetadataRemovable {
 			return of, err
 		}

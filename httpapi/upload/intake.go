@@ -61,6 +61,7 @@ type File struct {
 	stage    *blobs.Stage
 	kept     *blobs.Kept
 	metadata record.Metadata
+	photo    record.Photo
 	pictured bool // it can have a thumbnail
 }
 
@@ -188,10 +189,11 @@ func (in *Intake) keep(ctx context.Context, f *File) (err error) {
 	}
 
 	f.MimeType = media.Of(f.Claimed, cmp.Or(f.Named, f.Name), f.Head)
-	f.metadata, err = in.site.Plans.Examine(ctx, f.kept.Ref, f.MimeType)
+	found, err := in.site.Plans.Examine(ctx, f.kept.Ref, f.MimeType)
 	if err != nil { // it is tried again later
 		in.site.Log.Warn("cannot examine the metadata of an upload", "error", err)
 	}
+	f.metadata, f.photo = found.Metadata, found.Photo
 	f.pictured, err = in.looksLikeAPicture(f)
 	return err
 }
@@ -267,7 +269,7 @@ func (f *File) Stage() *blobs.Stage { return f.stage }
 
 // Content is the content of the file's record.
 func (f *File) Content() *record.Content {
-	return &record.Content{Ref: f.Sum, Size: f.Size, Metadata: f.metadata}
+	return &record.Content{Ref: f.Sum, Size: f.Size, Metadata: f.metadata, Photo: f.photo}
 }
 
 // Body is the body of the file's record.

@@ -158,7 +158,7 @@ func TestMetadataLater(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return catalog.Examined(tx, r, m)
+			return catalog.Examined(tx, r, m, record.Photo{})
 		}))
 	}
 	set(record.Metadata{})

@@ -76,6 +76,14 @@ func replace(tx *kv.Tx, r *record.Record, b *record.File, content *record.Conten
 		}
 	}
 
+	if !changes {
+		same := *content
+		same.Photo = r.Bytes.Photo
+		if r.Bytes.Metadata.Rules < photoRules {
+			same.Photo.FillIn(content.Photo)
+		}
+		content = &same
+	}
 	next := *b
 	was := now.(*record.File) // the kind says so
 	next.Description, next.Uploader = was.Description, was.Uploader
@@ -91,7 +99,7 @@ func replace(tx *kv.Tx, r *record.Record, b *record.File, content *record.Conten
 		if err := letGo(tx, former); err != nil {
 			return err
 		}
-		if content.Metadata.State == record.NotExamined {
+		if content.Metadata.Rules < photoRules {
 			unexamined.Raise(tx)
 		}
 	}

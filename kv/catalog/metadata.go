@@ -38,14 +38,21 @@ func Unexamined(tx *kv.Tx, since uint64, limit int, rules byte) (all []*record.R
 	return all, max(next, since)
 }
 
-// Examined stores what is known about the metadata of a file's content. It is no change of the file.
-func Examined(tx *kv.Tx, r *record.Record, m record.Metadata) error {
+// photoRules are the first rules by which it was found out how a picture was made.
+const photoRules = 4
+
+// Examined stores what is known about the metadata of a file's content, and how it was made. What the owner has set
+// or cleared stays. It is no change of the file.
+func Examined(tx *kv.Tx, r *record.Record, m record.Metadata, p record.Photo) error {
 	now, err := RecordRows.Get(tx.Tx, r.Key())
 	if errors.Is(err, table.ErrMissing) {
 		return nil
 	}
 	if err != nil || now.Bytes == nil || now.Bytes.Ref != r.Bytes.Ref {
 		return err
+	}
+	if now.Bytes.Metadata.Rules < photoRules {
+		now.Bytes.Photo.FillIn(p)
 	}
 	now.Bytes.Metadata = m
 	return RecordRows.Put(tx.Tx, now)

@@ -510,6 +510,9 @@ func (d *Draft) store(tx *kv.Tx, r *record.Record) error {
 	d.Form.Fill(r)
 	r.Password = d.Password
 	if p := d.Past; p != nil {
+		if r.Bytes != nil && !p.Taken.IsZero() {
+			r.Bytes.Photo.Taken = p.Taken
+		}
 		r.Password = p.Password
 		r.Ended = r.Expired(tx.Now)
 		r.Reached = p.Reached && r.Limit > 0 && !r.Public
@@ -531,7 +534,7 @@ func (d *Draft) store(tx *kv.Tx, r *record.Record) error {
 		if err := tx.Delete(UnreferencedBucket, r.Bytes.Ref[:]); err != nil {
 			return err
 		}
-		if r.Bytes.Metadata.State == record.NotExamined {
+		if r.Bytes.Metadata.Rules < photoRules {
 			unexamined.Raise(tx)
 		}
 	}

@@ -185,6 +185,9 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 	if err := tx.Put(recordOrder, ViewOrder(&r, recordViews(tx, &r).total), nil); err != nil {
 		return nil, err
 	}
+	if r.Bytes != nil && r.Bytes.Metadata.Rules < photoRules { // it was in the trash when others were examined
+		unexamined.Raise(tx)
+	}
 	if t.Page != nil {
 		b, err := bookmark(&r)
 		if err != nil {

@@ -55,7 +55,7 @@ type binding interface {
 
 // Schema is the part of JSON Schema that OpenAPI 3.0 and this program use.
 type Schema struct {
-	Type      string // string, integer, boolean, array or object
+	Type      string // string, integer, number, boolean, array or object
 	Format    string
 	Pattern   string
 	Enum      []string

@@ -105,12 +105,15 @@ func (b *instant) set(v any) error {
 
 func (b *instant) clear() bool { *b.p = time.Time{}; return true }
 
-func (b *instant) append(dst []byte) []byte {
-	if b.p.IsZero() {
+func (b *instant) append(dst []byte) []byte { return AppendTime(dst, *b.p) }
+
+// AppendTime appends a time as JSON; the zero time is null.
+func AppendTime(dst []byte, at time.Time) []byte {
+	if at.IsZero() {
 		return append(dst, "null"...)
 	}
 	dst = append(dst, '"')
-	dst = appendTime(dst, b.p.UTC())
+	dst = appendTime(dst, at.UTC())
 	return append(dst, '"')
 }
 

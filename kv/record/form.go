@@ -12,9 +12,10 @@ import (
 type Form struct {
 	Slug             string // "" keeps the slug, or generates one
 	Public, Favorite bool
-	Logged           bool // see Share
-	KeepMetadata     bool // see Record
-	Attached         bool // see Record
+	Logged           bool      // see Share
+	KeepMetadata     bool      // see Record
+	Attached         bool      // see Record
+	Taken            time.Time // of a stored file: see Photo
 	Password         field.Secret
 	Limit            int64
 	AtLimit          Action
@@ -44,6 +45,7 @@ type Form struct {
 
 	kind      *Kind
 	published bool // the input of a patch sets the visibility
+	photo     bool // Taken is that of a record
 }
 
 // NewForm is the empty form of a kind.
@@ -55,11 +57,15 @@ func (r *Record) Form() (*Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Form{
+	f := &Form{
 		Slug: r.Slug, Public: r.Public, Favorite: r.Favorite, Logged: r.Logged, Limit: r.Limit, AtLimit: r.AtLimit,
 		Expires: r.Expires, AtEnd: endAction(r.EndDeletes), Folder: r.Folder, Body: b, kind: r.Kind, KeepMetadata: r.KeepMetadata,
 		Attached: r.Attached,
-	}, nil
+	}
+	if r.Bytes != nil {
+		f.Taken, f.photo = r.Bytes.Photo.Taken, true
+	}
+	return f, nil
 }
 
 // Patch reads the input of a patch into the form. Making a private item private
@@ -163,6 +169,9 @@ func (e Edit) Fields(s *field.Set) {
 		e.Body.Fields(s)
 		e.slug(s, "slug")
 		e.slug(s, "newSlug")
+		s.Time("takenAt", &e.Taken).
+			Says("When it was taken; null is not known. A date alone is the end of that day in UTC.",
+				`"2026-01-02T03:04:05.678Z"`)
 		s.ID("folderId", &e.Folder).Says("Folder to put it in; null takes it out.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 		e.folderName(s)
 		s.IDs("addTagIds", &e.AddTags, MaxTags).Says("Tags to attach, by id.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
@@ -205,6 +214,7 @@ func CheckEnd(at, now time.Time) error {
 // Past is the history of an imported record. The zero value is for a new record.
 type Past struct {
 	Created, Updated time.Time // zero: now
+	Taken            time.Time // of a file; zero: as its bytes say
 	Password         string    // hash; "" means none
 	Views, Used      int64     // all views, and those against the limit
 	Reached          bool      // its limit made it private
@@ -227,6 +237,9 @@ func (f *Form) Fill(r *Record) (restart bool) {
 	r.Ended = r.Ended && f.Expires.Equal(r.Expires)
 	r.Favorite, r.Logged, r.Limit, r.AtLimit, r.Expires = f.Favorite, f.Logged, f.Limit, f.AtLimit, f.Expires
 	r.EndDeletes, r.KeepMetadata, r.Attached = f.AtEnd == DeleteAtEnd, f.KeepMetadata, f.Attached
+	if f.photo && r.Bytes != nil {
+		r.Bytes.Photo.Taken = f.Taken
+	}
 	r.SetBody(f.Body)
 	return restart
 }

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -92,6 +93,15 @@ type Photo struct {
 type Location struct {
 	Lat float64 `json:"lat"`
 	Lon float64 `json:"lon"`
+}
+
+// FillIn adds what is not known from q.
+func (p *Photo) FillIn(q Photo) {
+	if p.Taken.IsZero() {
+		p.Taken = q.Taken
+	}
+	p.Camera, p.Lens = cmp.Or(p.Camera, q.Camera), cmp.Or(p.Lens, q.Lens)
+	p.Location = cmp.Or(p.Location, q.Location)
 }
 
 // Known reports whether anything is known.

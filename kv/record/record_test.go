@@ -144,6 +144,10 @@ func TestRoundTrip(t *testing.T) {
 				r.Bytes.Metadata = record.Metadata{
 					State: record.MetadataRemovable, Found: record.FoundOf([]string{"time", "gps"}), Size: 4,
 				}
+				r.Bytes.Photo = record.Photo{
+					Taken: time.Date(1969, 7, 20, 20, 17, 40, 1e6, time.UTC), Camera: `Acme "1"`,
+					Location: &record.Location{Lat: -0.000001, Lon: 180},
+				}
 				is.Equal(r.Bytes.Class, record.Image)
 			}
 			is.Equal(r.HasUploader(), k == record.Files)
@@ -168,7 +172,11 @@ func TestRoundTrip(t *testing.T) {
 				for name, v := range map[string]any{
 					"url": "https://kist.example/x/my-slug", "viewUrl": "https://kist.example/v/my-slug", "originalName": "a\"b.png",
 					"uploaderName": `Bob "<b>`,
-					"mimeType":     "image/png", "size": 5.0, "metadata": "kept", "metadataFound": []any{"gps", "time"}, "sha256": strings.Repeat("ab", 32), "folder": map[string]any{
+					"mimeType":     "image/png", "size": 5.0, "metadata": "kept", "metadataFound": []any{"gps", "time"}, "sha256": strings.Repeat("ab", 32),
+					"takenAt": "1969-07-20T20:17:40.001Z", "exif": map[string]any{
+						"camera": `Acme "1"`, "lens": "", "location": map[string]any{"lat": -0.000001, "lon": 180.0},
+					},
+					"folder": map[string]any{
 						"id": record.ID{3}.String(), "name": "F&",
 					},
 					"tags": []any{
@@ -657,7 +665,15 @@ func TestShownMetadata(t *testing.T) {
 		out := shown(t, v)
 		is.Equal(out["metadata"], c.want)
 		is.Equal(out["stripMetadata"], !c.keep)
-		_, there := shown(t, &record.Shown{Record: *again(t, r), Visitor: true})["metadata"]
-		is.True(!there) // only its owner learns it
+		r.Bytes.Photo = record.Photo{Taken: r.Created, Lens: "long"}
+		visitor := shown(t, &record.Shown{Record: *again(t, r), Visitor: true})
+		member := shown(t, &record.Shown{Record: *again(t, r), ByMember: true})
+		for _, name := range []string{"metadata", "metadataFound", "stripMetadata", "takenAt", "exif"} {
+			_, there := visitor[name]
+			is.True(!there) // only its owner learns it
+			at, there := member[name]
+			is.True(there)
+			is.Equal(at, nil)
+		}
 	}
 }

@@ -320,6 +320,8 @@ func (v *Shown) metadataFields(s *field.Set) {
 		null(s, "stripMetadata", "boolean")
 		null(s, "metadata", "string")
 		null(s, "metadataFound", "array")
+		null(s, "takenAt", "string")
+		null(s, "exif", "object")
 		return
 	}
 	s.Not("stripMetadata", &v.KeepMetadata).
@@ -348,6 +350,54 @@ func (v *Shown) metadataFields(s *field.Set) {
 	s.Shown("metadataFound", found, func(dst []byte) []byte {
 		return field.AppendList(dst, v.metadata().kinds(), field.AppendString)
 	}).Says("What the metadata is about.", `["camera","gps","time"]`)
+	v.photoFields(s)
+}
+
+// photoFields bind how a picture or a film was made.
+func (v *Shown) photoFields(s *field.Set) {
+	photo := func() *Photo {
+		if v.Bytes == nil {
+			return new(Photo)
+		}
+		return &v.Bytes.Photo
+	}
+	at := field.Schema{Type: "string", Format: "date-time", Nullable: true}
+	s.Shown("takenAt", at, func(dst []byte) []byte { return field.AppendTime(dst, photo().Taken) }).
+		Says("When a picture or film was taken, as it says or as its owner has set it; null is not known. "+
+			"What has no offset is in the zone of the server.", `"2026-01-02T03:04:05.678Z"`)
+	made := field.Schema{Type: "object", Nullable: true, Members: field.Of(new(exif)).Fields()}
+	s.Shown("exif", made, func(dst []byte) []byte {
+		p := *photo()
+		p.Taken = time.Time{}
+		if !p.Known() {
+			return append(dst, "null"...)
+		}
+		return field.AppendJSON(dst, &exif{p})
+	}).Says("What it says about how it was made; null if it says nothing. Only its owner gets it.",
+		`{"camera":"Acme Cam1","lens":"","location":{"lat":52.52,"lon":13.405}}`)
+}
+
+// exif is how a picture was made, in an answer.
+type exif struct{ Photo }
+
+func (e *exif) Fields(s *field.Set) {
+	s.Text("camera", &e.Camera, MaxName).Says("Maker and model; empty if they are not known.", `"Acme Cam1"`)
+	s.Text("lens", &e.Lens, MaxName).Says("Its lens; empty if it is not known.", `""`)
+	place := field.Schema{Type: "object", Nullable: true, Members: field.Of(new(Location)).Fields()}
+	s.Shown("location", place, func(dst []byte) []byte {
+		if e.Location == nil {
+			return append(dst, "null"...)
+		}
+		return field.AppendJSON(dst, e.Location)
+	}).Says("Where it was taken; null if it is not known.", `{"lat":52.52,"lon":13.405}`)
+}
+
+func (l *Location) Fields(s *field.Set) {
+	degrees := func(n *float64) func([]byte) []byte {
+		return func(dst []byte) []byte { return strconv.AppendFloat(dst, *n, 'f', -1, 64) }
+	}
+	s.Shown("lat", field.Schema{Type: "number"}, degrees(&l.Lat)).Says("Degrees; north is positive.", `52.52`)
+	s.Shown("lon", field.Schema{Type: "number"}, degrees(&l.Lon)).Says("Degrees; east is positive.", `13.405`)
 }
 
 func (v *Shown) metadata() Metadata {

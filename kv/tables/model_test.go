@@ -401,6 +401,9 @@ func (m *model) replace() {
 		return
 	}
 	want.updated = got.Updated.UnixMilli()
+	if want.ref == r.ref { // what is known of the same bytes stays
+		want.taken = cmp.Or(r.taken, want.taken)
+	}
 	if from != nil {
 		m.forget(from)
 	}

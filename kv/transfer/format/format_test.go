@@ -301,6 +301,7 @@ func TestKistLines(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 	file := &record.Shown{Record: record.Record{
 		Kind: record.Files, Created: at, Updated: at.Add(time.Hour), KeepMetadata: true,
+		Bytes: &record.Content{Photo: record.Photo{Taken: at.Add(-time.Hour), Camera: "Cam1"}},
 		Share: record.Share{
 			Slug: "a", Favorite: true, Password: "$argon2id$hash", Public: true, Limit: 9, AtLimit: record.Delete,
 			Expires: at.Add(2 * time.Hour), Logged: true, Reached: true,
@@ -325,7 +326,7 @@ func TestKistLines(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		KindName(record.Files): `{"slug":"a","originalName":"a.txt","mimeType":"text/plain","size":5,"sha256":"` + hex.EncodeToString(hello[:]) + `","description":"d","uploaderName":"Bob","isPublic":true,"isFavorite":true,"tags":["sea"],` +
-			`"maxViews":9,"maxViewsAction":"delete","expiresAt":"2026-01-02T05:04:05.678Z","logVisits":true,"stripMetadata":false,"folderName":"f",` +
+			`"maxViews":9,"maxViewsAction":"delete","expiresAt":"2026-01-02T05:04:05.678Z","logVisits":true,"stripMetadata":false,"folderName":"f","takenAt":"2026-01-02T02:04:05.678Z",` +
 			`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T04:04:05.678Z","passwordHash":"$argon2id$hash","views":7,"viewsOfLimit":4,"limitReached":true}`,
 		KindName(record.Notes): `{"slug":"n","title":"","content":"new","sourceUrl":"","isPublic":false,"isFavorite":false,"tags":[],"maxViews":null,"maxViewsAction":null,"expiresAt":null,` +
 			`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","passwordHash":"","views":0,"viewsOfLimit":0,"limitReached":false}`,
@@ -347,7 +348,10 @@ func TestKistLines(t *testing.T) {
 	is.Equal(len(rows), 3)
 	is.Equal(
 		rows[0].Past,
-		record.Past{Created: at, Updated: at.Add(time.Hour), Password: "$argon2id$hash", Views: 7, Used: 4, Reached: true},
+		record.Past{
+			Created: at, Updated: at.Add(time.Hour), Taken: at.Add(-time.Hour), Password: "$argon2id$hash",
+			Views: 7, Used: 4, Reached: true,
+		},
 	)
 	is.Equal(rows[0].Folder, "f")
 	is.Equal(

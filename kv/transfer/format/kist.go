@@ -66,7 +66,10 @@ func AppendRecord(dst []byte, v *record.Shown, used int64, c *Carried) []byte {
 		Created: v.Created, Updated: v.Updated, Password: v.Password,
 		Views: v.Views, Used: used, Reached: v.Reached,
 	}
-	l := &line{v, past{&p, nil}, c}
+	if v.Bytes != nil {
+		p.Taken = v.Bytes.Photo.Taken
+	}
+	l := &line{v, past{Past: &p}, c}
 	if v.Kind == record.Files {
 		l.past.folder = &v.FolderName
 	}
@@ -167,11 +170,15 @@ func (l *line) Fields(s *field.Set) {
 type past struct {
 	*record.Past
 	folder *string // of a file; nil for other kinds
+	reads  bool    // an export is read; else what nobody has set is left out
 }
 
 func (p past) Fields(s *field.Set) {
 	if p.folder != nil {
 		s.Name("folderName", p.folder, record.MaxName)
+	}
+	if p.reads || !p.Taken.IsZero() {
+		s.Time("takenAt", &p.Taken)
 	}
 	s.Time("createdAt", &p.Created)
 	s.Time("updatedAt", &p.Updated)
@@ -226,8 +233,8 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 	}
 	for _, k := range record.Kinds {
 		r := record.Record{Kind: k, KeepMetadata: true, Share: record.Share{Logged: true}}
-		known := members(&line{&record.Shown{Record: r}, past{new(record.Past), nil}, new(Carried)})
-		known["folderName"] = k == record.Files
+		known := members(&line{&record.Shown{Record: r}, past{Past: new(record.Past)}, new(Carried)})
+		known["folderName"], known["takenAt"] = k == record.Files, k == record.Files
 		if err := each(KindName(k), func(at string, o field.Object) Row {
 			row := kistRow(at, k, o, files)
 			if row.Refused == "" {
@@ -374,7 +381,7 @@ func labelRow(isFolder bool, left *unread) func(string, field.Object) Row {
 func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.File) Row {
 	name := or(or(text(o, "title"), text(o, "originalName")), text(o, "slug"))
 	row := Row{At: at, Name: name, Kind: k, Fields: o, Exact: true}
-	if err := field.Create(past{&row.Past, &row.Folder}, o); err != nil {
+	if err := field.Create(past{&row.Past, &row.Folder, true}, o); err != nil {
 		return Row{At: at, Name: row.Name, Refused: sentence(err)}
 	}
 	if k == record.Collections {
