@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -105,7 +107,39 @@ func (p *place) full() (key string) {
 	p.send(http.MethodPut, "/api/v1/files/"+file+"/content", key, "text/plain", strings.NewReader("other bytes"))
 	p.send(http.MethodDelete, "/api/v1/files/"+p.upload(key, "gone.txt", "gone"), key, "", http.NoBody)
 	p.leave("films", "a film")
+	p.pictured(key)
 	return key
+}
+
+// pictured makes a recipe and a note that show an attached file, and lets guests add to a collection.
+func (p *place) pictured(key string) {
+	p.t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	err := form.WriteField("attach", "true")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	part, err := form.CreateFormFile("file", "soup.txt")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, err = io.WriteString(part, "stands for a picture")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	err = form.Close()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	file := p.post("/api/v1/upload", key, form.FormDataContentType(), &body)
+	for path, text := range map[string]string{
+		"recipes":         `{"title":"Soup","photoId":"` + file + `"}`,
+		"notes":           `{"title":"Shown","content":"![soup](kist:` + file + `)"}`,
+		"upload-requests": `{"title":"Guests","collectionId":"` + p.firstOf("collections", key) + `","requiresName":true}`,
+	} {
+		p.send(http.MethodPost, "/api/v1/"+path, key, "application/json", strings.NewReader(text))
+	}
 }
 
 // shareWithBob makes bob a member of a collection, in which he puts a note of his own.
