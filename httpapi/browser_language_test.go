@@ -98,7 +98,7 @@ func TestBrowserLanguage(t *testing.T) {
 	v.do(chromedp.Navigate(b.URL + "/up/" + link))
 	v.until(`document.getElementById('left')?.textContent === 'Du kannst noch 2 Dateien senden.'`)
 	v.drop("a.txt", "1")
-	v.until(`getComputedStyle(document.getElementById('file')).color === 'rgba(0, 0, 0, 0)'`)
+	v.until(`getComputedStyle(document.getElementById('file')).opacity === '0'`)
 	v.click("#send")
 	v.until(`document.getElementById('said').textContent === 'Danke! 1 Datei erhalten.'`)
 	is.Equal(v.js(`document.getElementById('left').textContent`), "Du kannst noch 1 Datei senden.")
