@@ -139,7 +139,7 @@ func TestBrowserTicksOffline(t *testing.T) {
 	is.Equal(b.js(`Object.keys(localStorage).some((k) => k.includes('draft'))`), false) // it is no new note
 }
 
-// TestBrowserLists: a list that is written goes on by itself, and ends with an empty line.
+// TestBrowserLists: Enter continues a list that is written, and ends with an empty line.
 func TestBrowserLists(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)

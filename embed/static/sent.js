@@ -2,7 +2,7 @@
 // the link loads it when the user asks.
 import { bytes as size, t } from './text.js';
 
-const atOnce = 200; // secrets in one request
+const atOnce = 100; // secrets in one request
 const states = { pending: t("up.pending"), approved: t("up.approved"), rejected: t("up.rejected") };
 const make = (name, text, props) => Object.assign(document.createElement(name), { textContent: text ?? "" }, props);
 
@@ -43,7 +43,9 @@ export async function show(page) {
     const { items } = await page.json("upload-requests/sent", { secrets: some });
     rows.push(...items.filter((file) => file.status !== "gone"));
   }
-  page.store(secrets.filter(([secret]) => rows.some((file) => file.takeBack === secret)));
+  const gone = new Set(secrets.map(([secret]) => secret));
+  for (const file of rows) gone.delete(file.takeBack);
+  page.store(page.kept().filter(([secret]) => !gone.has(secret))); // others came meanwhile
   const list = page.place.querySelector("ul");
   list.replaceChildren(...rows.reverse().map((file) => rowOf(file, page)));
   page.place.hidden = !rows.length;

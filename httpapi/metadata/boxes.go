@@ -854,7 +854,7 @@ func (f *film) blankItem(kind string, from, to int64, first bool) error {
 	f.found(Other)
 	if exif && len(b) > 4 {
 		if skip := uint64(binary.BigEndian.Uint32(b)) + 4; skip < uint64(len(b)) {
-			f.learn(tiffIn(b[skip:]).photo())
+			f.readPhoto(b[skip:])
 			_, found := readExif(b[skip:])
 			f.found(found...)
 		}

@@ -250,6 +250,18 @@ func camera(maker, model string) string {
 	return word(maker + " " + model)
 }
 
+// maxPhotos is how many parts with EXIF of one file are read. Files have one or two; a hostile one has thousands.
+const maxPhotos = 4
+
+// readPhoto adds what a part with EXIF says.
+func (p *Plan) readPhoto(exif []byte) {
+	if p.photos == maxPhotos {
+		return
+	}
+	p.photos++
+	p.learn(tiffIn(exif).photo())
+}
+
 // learn adds what a part of a file says to what others have said.
 func (p *Plan) learn(q record.Photo) { p.Photo.FillIn(q) }
 

@@ -115,7 +115,7 @@ func (p *Plan) application(marker byte, at, end int64, data []byte, turnedOnce *
 		p.found(Thumbnail) // of the extension JFXX
 	case marker == markAPP1 && bytes.HasPrefix(data, exifHead):
 		exif := data[len(exifHead):]
-		p.learn(tiffIn(exif).photo())
+		p.readPhoto(exif)
 		orientation, found := readExif(exif)
 		plain := bytes.Equal(exif, turned(orientation)) && orientation != 1 && !*turnedOnce
 		if !plain {
@@ -329,7 +329,7 @@ func (p *Plan) pngExif(s *source, at, length int64) error {
 	if err != nil {
 		return err
 	}
-	p.learn(tiffIn(exif).photo())
+	p.readPhoto(exif)
 	orientation, found := readExif(exif)
 	if !bytes.Equal(exif, turned(orientation)) {
 		p.found(append(found, Other)...)
@@ -465,7 +465,7 @@ func (p *Plan) webp(s *source) error {
 				break
 			}
 			exif := bytes.TrimPrefix(data, exifHead)
-			p.learn(tiffIn(exif).photo())
+			p.readPhoto(exif)
 			turn, found := readExif(exif)
 			orientation = max(orientation, turn)
 			if !bytes.Equal(data, turned(turn)) {

@@ -62,7 +62,8 @@ type Plan struct {
 	Found []string
 
 	// Photo is what the original says about how it was made.
-	Photo record.Photo
+	Photo  record.Photo
+	photos int // parts that were read for it
 
 	pieces   []piece
 	size     int64

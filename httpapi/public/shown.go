@@ -1,6 +1,7 @@
 package public
 
 import (
+	"bytes"
 	"html/template"
 	"strings"
 
@@ -25,30 +26,19 @@ type ShownFile struct {
 // addFiles adds the files that the item shows and that this viewer may open. at is the end of the item's address, under
 // the conditions of r.
 func (v *Viewing) addFiles(c *web.Request, r, item *record.Record, who viewer, at string) error {
-	ids := item.Shows()
-	if len(ids) == 0 {
-		return nil
-	}
-	v.Files = map[record.ID]ShownFile{}
 	var found []*record.Record
-	err := c.Site.Store.View(func(tx *kv.Tx) error {
-		for _, id := range ids {
-			f, err := catalog.ShownFile(tx, item, who.asker(), id)
-			if kv.Missing(err) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			f.Body = append([]byte(nil), f.Body...)
-			found = append(found, f)
+	err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		found, err = catalog.ShownFiles(tx, item, who.asker())
+		for _, f := range found {
+			f.Body = bytes.Clone(f.Body)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
 	}
 
+	v.Files = map[record.ID]ShownFile{}
 	for _, f := range found {
 		body, err := f.Decode()
 		if err != nil {
@@ -143,7 +133,7 @@ func ownPicture(c *web.Request, item *record.Record, who viewer) (*record.Record
 		if err != nil {
 			return err
 		}
-		f.Body = append([]byte(nil), f.Body...)
+		f.Body = bytes.Clone(f.Body)
 		picture = f
 		return nil
 	})

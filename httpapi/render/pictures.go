@@ -12,7 +12,7 @@ import (
 )
 
 // Where a text shows a file, [Markdown] leaves a mark, because who sees the text decides what stands there. No text can
-// make one by itself: its own HTML is escaped.
+// make one: its own HTML is escaped.
 
 var mark = regexp.MustCompile(`<span class="file" data-file="([0-9a-f-]{36})">([^<]*)</span>`)
 
@@ -32,11 +32,14 @@ func ownFile(address []byte) (record.ID, bool) {
 }
 
 // Place puts what show makes in the place of each file that a rendered text shows. words stand for the file, as a text.
+// They stay in the places after the first record.MaxShown.
 func Place(page template.HTML, show func(id record.ID, words string) template.HTML) template.HTML {
+	n := 0
 	return template.HTML(mark.ReplaceAllStringFunc(string(page), func(found string) string { // #nosec G203 -- of escaped parts
+		n++
 		parts := mark.FindStringSubmatch(found)
 		id, err := uuid.Parse(parts[1])
-		if err != nil {
+		if err != nil || n > record.MaxShown {
 			return parts[2]
 		}
 		return string(show(id, html.UnescapeString(parts[2])))

@@ -10,7 +10,7 @@ import (
 	"kist/kv/record"
 )
 
-// Only a picture with the id of a file leaves a mark, and no text can make one by itself.
+// Only a picture with the id of a file leaves a mark, and no text can make one.
 func TestPlace(t *testing.T) {
 	t.Parallel()
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"

@@ -15,7 +15,7 @@ import (
 )
 
 // maxSecrets is how many files one request asks about.
-const maxSecrets = 200
+const maxSecrets = 100
 
 // sentSecret is the secret of an item for its sender.
 func sentSecret(c *web.Request, i *inbox.Item) string {
@@ -125,7 +125,27 @@ func takeBackFile(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.TakeBack(tx, sent) }); err != nil {
+	var size int64
+	err = c.Site.Store.View(func(tx *kv.Tx) error {
+		i, err := inbox.SentItem(tx, sent)
+		if err != nil {
+			return err
+		}
+		size = i.Size
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	wait := c.Site.Limits.TakenBack.Take(sent.Request, int(1+size>>20), c.Site.Store.Now())
+	if wait > 0 {
+		return &record.Error{
+			Fault: record.TooMany, Code: "too_many_writes", Retry: wait,
+			Text: "Too much was taken back at this link. Ask its owner to delete the file.",
+		}
+	}
+	err = c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.TakeBack(tx, sent) })
+	if err != nil {
 		return err
 	}
 	return c.RespondOK()

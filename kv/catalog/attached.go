@@ -26,14 +26,37 @@ func shows(tx *kv.Tx, owner, file record.ID) bool {
 	return false
 }
 
-// ShownFile reads a file that a record shows, if whoever sees the record may open it. The error is Missing otherwise.
+// ShownFile reads a file that a record shows, if those who see the record may open it. The error is Missing otherwise.
 // The Body is valid until the transaction ends.
 func ShownFile(tx *kv.Tx, r *record.Record, who record.Asker, id record.ID) (*record.Record, error) {
+	return shownFile(tx, r, r.Shows(), who, id)
+}
+
+// ShownFiles reads all files that a record shows and that those who see it may open. The Bodies are valid until the
+// transaction ends.
+func ShownFiles(tx *kv.Tx, r *record.Record, who record.Asker) (all []*record.Record, err error) {
+	shown := r.Shows()
+	for _, id := range shown {
+		f, err := shownFile(tx, r, shown, who, id)
+		if kv.Missing(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+func shownFile(
+	tx *kv.Tx, r *record.Record, shown []record.ID, who record.Asker, id record.ID,
+) (*record.Record, error) {
 	f, err := Borrow(tx, r.Owner, record.Files, id.String())
 	if err != nil {
 		return nil, err
 	}
-	if !r.MayOpen(f, who) {
+	if !r.MayOpen(shown, f, who) {
 		return nil, record.NotFound(record.Files.Name)
 	}
 	return f, nil
@@ -190,10 +213,19 @@ func trashUnshown(s *kv.Store) {
 	}
 }
 
+// sweepUnshown does nothing while the trash is off: what somebody else has taken out of a text would be gone for good.
 func sweepUnshown(s *kv.Store) error {
 	var all []people.User
-	err := s.View(func(tx *kv.Tx) (err error) { all, err = people.Users(tx); return err })
-	if err != nil {
+	var set people.Settings
+	err := s.View(func(tx *kv.Tx) (err error) {
+		set, err = people.ReadSettings(tx)
+		if err != nil {
+			return err
+		}
+		all, err = people.Users(tx)
+		return err
+	})
+	if err != nil || set.TrashDays == 0 {
 		return err
 	}
 	for i := range all {

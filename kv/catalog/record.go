@@ -614,6 +614,8 @@ func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
 	}
 
 	switch {
+	case r.Attached: // it is where its texts are
+		r.Folder = uuid.Nil
 	case f.FolderName != "":
 		r.Folder, err = folderID(tx, r.Owner, f.FolderName)
 		if err != nil {

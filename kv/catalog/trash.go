@@ -176,6 +176,9 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 	if r.Expired(tx.Now) {
 		r.EndDeletes = false // who restores it wants to keep it
 	}
+	if r.Attached && !shows(tx, r.Owner, r.ID) {
+		r.Updated = tx.Now // a day for somebody to show it
+	}
 	if err := r.Reorder(); err != nil { // it may be from a former version
 		return nil, err
 	}

@@ -92,9 +92,10 @@ func (b *Collection) Rights(c, item *Record, picked bool, who Asker) Rights {
 }
 
 // MayOpen is the rule about a file that a record shows: who may see the record may see the file through it. It must be
-// the same owner's. Its own password, limit and end keep visitors out, as in a collection, and nobody else.
-func (r *Record) MayOpen(file *Record, who Asker) bool {
-	if file.Kind != Files || file.Owner != r.Owner || !slices.Contains(r.Shows(), file.ID) {
+// the same owner's. Its own password, limit and end keep visitors out, as in a collection, and nobody else. shown is what
+// r.Shows returns.
+func (r *Record) MayOpen(shown []ID, file *Record, who Asker) bool {
+	if file.Kind != Files || file.Owner != r.Owner || !slices.Contains(shown, file.ID) {
 		return false
 	}
 	return who.Role != "" || who.Admitted && file.exclusion() == ""

@@ -314,7 +314,7 @@ func (b *Collection) shared(f *field.Set) {
 	f.Bool("allowDownload", &b.Download).
 		Says("Whether visitors are offered downloads. Anyone who can see an item can save it.", `true`)
 	f.Bool("showNames", &b.ShowNames).
-		Says("Whether the names that senders gave stand under what they sent.", `false`)
+		Says("Whether the names that senders gave are shown with what they sent.", `false`)
 }
 
 func (b *Collection) Title() string { return b.Name }

@@ -16,6 +16,9 @@ const FileScheme = "kist:"
 // MaxShown is how many files a record can show.
 const MaxShown = 200
 
+// maxNamed is how many places of a text are read for the files that it shows.
+const maxNamed = 10 * MaxShown
+
 // Shows are the ids of the files that a note, a recipe or a game shows, in the order of the text, each once. The store
 // knows nothing about them here: they may be of another owner, or gone. Files after the first MaxShown are not shown.
 func (r *Record) Shows() (ids []ID) {
@@ -45,7 +48,7 @@ func PictureOf(b Body) ID {
 // named adds the ids that follow a word in a kind's own fields.
 func named(body []byte, word string, ids []ID) []ID {
 	const size = 36
-	for len(ids) < MaxShown {
+	for n := 0; n < maxNamed && len(ids) < MaxShown; n++ {
 		at := bytes.Index(body, []byte(word))
 		if at < 0 {
 			return ids

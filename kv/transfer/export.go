@@ -204,7 +204,7 @@ func (a *account) bookmarks(owner record.ID) error {
 
 // each calls save for each record of a kind, oldest first.
 func (a *account) each(owner record.ID, k *record.Kind, save func(*record.Record) error) error {
-	q := catalog.Query{Owner: owner, Kind: k, Sort: catalog.Oldest, Limit: page}
+	q := catalog.Query{Owner: owner, Kind: k, Sort: catalog.Oldest, Limit: page, Attached: true}
 	for more := true; more; more = q.After != "" {
 		list, err := catalog.List(a.tx, q)
 		if err != nil {

@@ -255,7 +255,7 @@ func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
 		return m.seen[k], nil
 	}
 	known := map[[16]byte]record.ID{}
-	q := catalog.Query{Owner: m.Owner, Kind: k, Limit: page}
+	q := catalog.Query{Owner: m.Owner, Kind: k, Limit: page, Attached: true}
 	for {
 		var list catalog.Page
 		if err := m.Store.View(func(tx *kv.Tx) (err error) {

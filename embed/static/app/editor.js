@@ -159,6 +159,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   node.addEventListener('input', () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
+      if (editor !== d) return; // a picture came too late
       keepDraft();
       status.textContent = storage.get(key) ? t('editor.kept') : '';
     }, 300);

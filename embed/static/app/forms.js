@@ -15,7 +15,7 @@ const taken = { slug_taken: 'slug', tag_taken: 'name', folder_taken: 'name', use
 
 // A field has a name, a label and a type. The types are text (several lines), choice, check, checks, tags, folder,
 // number, size (bytes), password, url and color; the default is one line of text. The control of a field with make is
-// what that makes of its name and id. inside is a button that stands in a field of one line. onlyFor has the fields that
+// what that returns for its name and id. inside is a button that stands in a field of one line. onlyFor has the fields that
 // it depends on, and a function that says for which of their values it is shown.
 
 // parseBytes reads a size such as "10 GB". It returns null for an empty text and NaN for a text that is not a size.
@@ -145,8 +145,8 @@ function preview(area, label, mine) {
     area.focus();
   };
   const take = (e) => {
-    const files = [...((e.clipboardData ?? e.dataTransfer)?.files ?? [])];
-    if (!files.length) return;
+    const from = e.clipboardData ?? e.dataTransfer, files = [...(from?.files ?? [])];
+    if (!files.length || from.types.includes('text/plain')) return; // a table comes as text and as a picture
     e.preventDefault();
     insert(files);
   };

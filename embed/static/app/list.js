@@ -111,7 +111,7 @@ function thumbnail(r, face) {
   const pic = h('span.pic', {}, face?.letter ?? (letters ? h('b', {}, letters) : icon(kindOf(r).icon)));
   if (face) {
     if (r.iconUrl) pic.append(picture('img.favicon', `${base}/t/${placeOf(r)}`));
-    if (r.kind === 'bookmark' || r.coverUrl || r.imageUrl) addCover(pic, r, [4000, 15000]);
+    if (r.kind === 'bookmark' || r.coverUrl || r.imageUrl || r.coverId || r.photoId) addCover(pic, r, [4000, 15000]);
   } else if (r.iconUrl) {
     pic.append(picture('img.favicon', `${base}/t/${placeOf(r)}`));
   } else if (isMedia(r)) {

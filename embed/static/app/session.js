@@ -172,7 +172,7 @@ export async function copyLink(address, text = t('common.linkCopied'), more = {}
   });
 }
 
-// showProblem tells of what went wrong. That the user is signed out is told already.
+// showProblem tells of what went wrong. That the user is signed out was said before.
 export const showProblem = (e) => {
   if (e.name !== 'AbortError' && e.status !== 401) toast(e.message, { bad: true });
 };
