@@ -92,6 +92,17 @@ func jpegWith(exif []byte) []byte {
 	)
 }
 
+// A file with thousands of parts with EXIF costs what a few cost.
+func TestPhotosOfOneFile(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var p Plan
+	for range 1000 {
+		p.readPhoto([]byte("II*\x00\x08\x00\x00\x00\x00\x00"))
+	}
+	is.Equal(p.photos, maxPhotos)
+}
+
 func TestPhotoOfTestdata(t *testing.T) {
 	t.Parallel()
 	here := time.Date(2024, 1, 2, 3, 4, 5, 0, time.Local) //nolint:gosmopolitan // the zone of the server

@@ -45,3 +45,19 @@ func TestPlace(t *testing.T) {
 		}
 	}
 }
+
+// A text shows a file in the first record.MaxShown places, however often it names it.
+func TestPlaceIsBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	page, err := Markdown([]byte(strings.Repeat("![a](kist:01890a5d-ac96-774b-bcce-b302099a8057)\n", 3*record.MaxShown)))
+	is.NoErr(err)
+	n := 0
+	got := Place(page, func(record.ID, string) template.HTML {
+		n++
+		return "[shown]"
+	})
+	is.Equal(n, record.MaxShown)
+	is.Equal(strings.Count(string(got), "[shown]"), record.MaxShown)
+	is.True(!strings.Contains(string(got), "data-file"))
+}

@@ -282,3 +282,23 @@ func TestWedding(t *testing.T) {
 	is.Equal(a.Get("/api/v1/files").At("total"), float64(len(files)))
 	is.True(a.Sound())
 }
+
+// What is taken back stays on the disk for a time, so a link has a bound for it.
+func TestTakenBackIsBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	a.Server.Limits.TakenBack.Most = 2
+	_, slug := a.Ask(nil)
+	var secrets []string
+	for range 3 {
+		got := a.Leave(slug, nil, nil, apitest.File("a.txt", "", "aa")).Want(201)
+		secrets = append(secrets, got.Text("items.0.takeBack"))
+	}
+	takeBack(a, secrets[0]).Want(200)
+	takeBack(a, secrets[1]).Want(200)
+	is.Equal(a.CodeOf(takeBack(a, secrets[2]), 429), "too_many_writes")
+	is.Equal(sent(a, secrets[2]).Text("items.0.status"), "pending")
+	_, other := a.Ask(nil)
+	takeBack(a, a.Leave(other, nil, nil, apitest.File("a.txt", "", "aa")).Want(201).Text("items.0.takeBack")).Want(200)
+}
