@@ -122,7 +122,10 @@ func TestTwoTick(t *testing.T) {
 			for range ticks / 2 {
 				i := order.IntN(lines/2)*2 + client
 				want[i] = !want[i]
-				status := phone.Post(note+"/ticks", tick(i+1, fmt.Sprint("thing ", i), want[i])).Status
+				status := http.StatusServiceUnavailable
+				for status == http.StatusServiceUnavailable && t.Context().Err() == nil { // a busy machine
+					status = phone.Post(note+"/ticks", tick(i+1, fmt.Sprint("thing ", i), want[i])).Status
+				}
 				if status != http.StatusOK {
 					t.Errorf("%d", status)
 				}

@@ -575,7 +575,7 @@ func TestOIDCJoins(t *testing.T) {
 	}
 
 	b, got := join("eve")
-	is.Equal(got.Want(303).Header.Get("Location"), "/v/"+shared.Text("data.slug"))
+	is.Equal(got.Want(303).Header.Get("Location"), "/collections/"+shared.Text("data.id"))
 	is.Equal(b.me(), "eve")
 	is.Equal(a.Get("/api/v1/collections/"+shared.Text("data.id")).Want(200).At("data.members.0.role"), "edit")
 	is.Equal(a.UserNamed("eve").Quota, int64(7))
