@@ -23,7 +23,9 @@ import (
 var former = flag.String("former", "", "a program of an earlier commit: also go back to that")
 
 // keptFormats are the data directories in testdata, with their formats. Those of versions have their names.
-var keptFormats = map[string]uint32{"first": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8}
+var keptFormats = map[string]uint32{
+	"first": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
+}
 
 // rolledBack is what kist rollback --json prints.
 type rolledBack struct {

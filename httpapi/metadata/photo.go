@@ -43,7 +43,7 @@ func tiffIn(b []byte) *tiff {
 	})
 }
 
-// newTIFF returns nil if it is none.
+// newTIFF returns nil for bytes that are no TIFF structure.
 func newTIFF(at func(place, length uint64) []byte) *tiff {
 	t := &tiff{at: at}
 	switch string(at(0, 4)) {
@@ -100,7 +100,7 @@ func (t *tiff) directory(at uint64) directory {
 	return all
 }
 
-// place is the number that an entry has, as the place of a directory; 0 if there is none.
+// place is the number that an entry has, as the place of a directory; 0 without an entry.
 func (t *tiff) place(e []byte) uint64 {
 	if e == nil {
 		return 0
@@ -117,7 +117,7 @@ func (t *tiff) value(e []byte, unit uint64) []byte {
 	return t.at(uint64(t.order.Uint32(e[8:])), length)
 }
 
-// text is the text of an entry; "" if there is none.
+// text is the text of an entry; "" without one.
 func (t *tiff) text(e []byte) string {
 	if e == nil {
 		return ""

@@ -22,7 +22,7 @@ func sentSecret(c *web.Request, i *inbox.Item) string {
 	return c.Site.Grants.SealSent(grant.SentFile{Owner: i.Owner, Request: i.Request, Item: i.ID})
 }
 
-// sentBy reads what a secret names; NotSent if it is none.
+// sentBy reads what a secret names; NotSent if it names nothing.
 func sentBy(c *web.Request, secret string) (inbox.Sent, error) {
 	f, ok := c.Site.Grants.OpenSent(secret)
 	if !ok {

@@ -76,7 +76,7 @@ func CheckShown(r *record.Record, f *record.Form) error {
 	return nil
 }
 
-// CheckPicture refuses a picture of a recipe or a game that is no file of the owner's, unless it was before.
+// CheckPicture refuses a new picture of a recipe or a game that is not a file of the owner's. before is the present one.
 func CheckPicture(tx *kv.Tx, owner record.ID, b record.Body, before record.ID) error {
 	id := record.PictureOf(b)
 	if id == (record.ID{}) || id == before {

@@ -58,9 +58,10 @@ func named(body []byte, word string, ids []ID) []ID {
 			return ids
 		}
 		id, err := uuid.ParseBytes(body[:size])
-		if err == nil && !slices.Contains(ids, id) {
-			ids = append(ids, id)
+		if err != nil || slices.Contains(ids, id) {
+			continue
 		}
+		ids = append(ids, id)
 	}
 	return ids
 }

@@ -129,7 +129,8 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   d.record = r;
   const tagsField = { name: 'tags', label: t('tags.title'), type: 'tags' };
   // Of what others own, only the words can be changed.
-  const words = k.fields.filter((f) => !/url$/i.test(f.name) && f.type !== 'folder').map((f) => ({ ...f, foreign: true }));
+  const words = k.fields.filter((f) => !/url$/i.test(f.name) && f.type !== 'folder')
+    .map((f) => ({ ...f, foreign: true }));
   const fields = r?.owner ? words : [...k.fields, tagsField, slugField, ...visibilityFields];
   const form = new Form(fields, initial());
   if (k === kinds.note) form.node.addEventListener('beforeinput', continueList);
