@@ -103,9 +103,12 @@ func Login(a *App, from, name, password string, header ...string) *Answer {
 	})
 }
 
-// CodesOn sets up one-time codes in the browser with the cookie.
+// CodesOn sets up one-time codes in the browser with the cookie. It moves the clock to the beginning of a time step:
+// a code of the step before must not grow too old between here and the server.
 func (a *App) CodesOn(cookie string) (code func(steps int) string, recovery []string) {
 	a.Helper()
+	now := a.Clock.Now()
+	a.Clock.Advance(now.Truncate(30 * time.Second).Add(30 * time.Second).Sub(now))
 	got := a.Do(As(cookie, "POST", "/api/v1/me/codes", nil)).Want(200)
 	secret, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(got.Text("secret"))
 	a.NoErr(err)

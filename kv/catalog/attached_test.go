@@ -102,7 +102,7 @@ type attachments struct {
 	t     *testing.T
 	s     *kv.Store
 	rnd   *rand.Rand
-	now   time.Time
+	clock *kvtest.Clock
 	owner record.ID
 	files []*attachedFile
 	texts []*showing
@@ -128,8 +128,8 @@ func TestAttachedModel(t *testing.T) {
 	for seed := range 4 {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			m := &attachments{t: t, rnd: rand.New(rand.NewPCG(uint64(seed), 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-			m.s = kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), func() time.Time { return m.now })
+			m := &attachments{t: t, rnd: rand.New(rand.NewPCG(uint64(seed), 1)), clock: kvtest.NewClock()}
+			m.s = kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), m.clock.Now)
 			m.owner = kvtest.User(t, m.s, "ann").ID
 			for range 120 {
 				m.step()
@@ -140,11 +140,11 @@ func TestAttachedModel(t *testing.T) {
 }
 
 func (m *attachments) step() {
-	m.now = m.now.Add(time.Second)
+	m.clock.Add(time.Second)
 	switch n := m.rnd.IntN(9); {
 	case n < 2:
 		f := kvtest.Add(m.t, m.s, m.owner, record.Files, `{"name":"a.png","attach":true}`)
-		m.files = append(m.files, &attachedFile{f.ID, "live", m.now})
+		m.files = append(m.files, &attachedFile{f.ID, "live", m.clock.Now()})
 	case n < 4:
 		w := &showing{kind: []*record.Kind{record.Notes, record.Recipes, record.Games}[m.rnd.IntN(3)], state: "live"}
 		m.choose(w)
@@ -154,10 +154,10 @@ func (m *attachments) step() {
 	case n < 8 && len(m.texts) > 0:
 		m.change(m.texts[m.rnd.IntN(len(m.texts))])
 	default:
-		m.now = m.now.Add(11 * time.Hour)
+		m.clock.Add(11 * time.Hour)
 		kvtest.Tick(m.s)
 		for _, f := range m.files {
-			if f.state == "live" && !m.isShown(f) && m.now.Sub(f.unshown) >= 24*time.Hour {
+			if f.state == "live" && !m.isShown(f) && m.clock.Now().Sub(f.unshown) >= 24*time.Hour {
 				f.state = "trash"
 			}
 		}
@@ -237,7 +237,7 @@ func (m *attachments) change(w *showing) {
 		m.shown(before, w.shows)
 		for _, f := range before {
 			if !slices.Contains(w.shows, f) && !m.isShown(f) {
-				f.unshown = m.now
+				f.unshown = m.clock.Now()
 			}
 		}
 	case n < 5:
