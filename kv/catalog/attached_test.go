@@ -77,22 +77,22 @@ func TestAttachedLists(t *testing.T) {
 func TestAttachedRestored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), func() time.Time { return now })
+	clock := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), clock.Now)
 	owner := kvtest.User(t, s, "ann").ID
 	file := kvtest.Add(t, s, owner, record.Files, `{"name":"a.png","attach":true,"folderName":"Trip"}`)
 	is.Equal(file.Folder, record.ID{})
 	trash(t, s, file)
-	now = now.Add(48 * time.Hour)
+	clock.Add(48 * time.Hour)
 	untrash(t, s, file)
 	lives := func() bool {
 		kvtest.Tick(s)
 		return len(filesOf(t, s, catalog.Query{Owner: owner, Attached: true})) == 1
 	}
 	is.True(lives())
-	now = now.Add(23 * time.Hour)
+	clock.Add(23 * time.Hour)
 	is.True(lives())
-	now = now.Add(2 * time.Hour)
+	clock.Add(2 * time.Hour)
 	is.True(!lives())
 	kvtest.View(t, s, func(tx *kv.Tx) error { return kvtest.Audit(tx) })
 }
