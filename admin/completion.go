@@ -148,7 +148,7 @@ func (s standing) choices(begun string) []choice {
 		}
 		return all
 	case s.help:
-		for _, t := range embed.Topics() {
+		for _, t := range embed.Topics(embed.English) {
 			all = append(all, choice{t.Name, t.Summary})
 		}
 		return all

@@ -82,7 +82,7 @@ func TestOlderAnswers(t *testing.T) {
 func TestVersionsAreKept(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	changes, ok := embed.HelpTopic("changes")
+	changes, ok := embed.HelpTopic(embed.English, "changes")
 	is.True(ok)
 	versions := regexp.MustCompile(`(?m)^## (\S+)$`).FindAllStringSubmatch(changes.Text, -1)
 	is.True(len(versions) > 0)

@@ -141,12 +141,12 @@ func (c *Call) run(cli any, args []string) error {
 	words, flags := split(parser.Model.Node, args)
 	if len(words) > 0 && words[0] == "help" {
 		if len(words) == 2 {
-			if topic, ok := embed.HelpTopic(words[1]); ok {
+			if topic, ok := embed.HelpTopic(embed.English, words[1]); ok {
 				return c.print(topic.Text)
 			}
 		}
 		if len(words) > 2 {
-			if _, ok := embed.HelpTopic(words[1]); ok {
+			if _, ok := embed.HelpTopic(embed.English, words[1]); ok {
 				return exit.Misused("kist help %s prints a page of the handbook and takes no more words; "+
 					"to search the handbook, open /help on your server", words[1])
 			}

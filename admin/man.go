@@ -44,7 +44,7 @@ func manPage(app *kong.Application, version string) string {
 		line(".TP\n.B %d\n%s", code, meaning)
 	}
 	line(".SH SEE ALSO\nThe pages of the handbook, which kist help NAME prints:")
-	for _, t := range embed.Topics() {
+	for _, t := range embed.Topics(embed.English) {
 		line(".TP\n.B %s\n%s", roff(t.Name), roff(t.Summary))
 	}
 	return b.String()

@@ -269,7 +269,7 @@ func TestEncryptedDrill(t *testing.T) {
 	q.addr, q.env = p.addr, slices.DeleteFunc(slices.Clone(p.env), func(v string) bool {
 		return strings.HasPrefix(v, "KIST_STORE=")
 	})
-	page, ok := embed.HelpTopic("encryption")
+	page, ok := embed.HelpTopic(embed.English, "encryption")
 	is.True(ok)
 	drill := regexp.MustCompile("(?s)```sh drill\n(.*?)```").FindStringSubmatch(page.Text)
 	is.True(drill != nil)

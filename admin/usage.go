@@ -42,7 +42,7 @@ func printHelp(o kong.HelpOptions, ctx *kong.Context) error {
 		return err
 	}
 	rows := [][]string{}
-	for _, t := range embed.Topics() {
+	for _, t := range embed.Topics(embed.English) {
 		rows = append(rows, []string{"  " + t.Name, t.Summary})
 	}
 	_, err := fmt.Fprintf(ctx.Stdout, "\nPages of the handbook, which kist help NAME prints:\n%s\n", console.Table(rows))
@@ -180,7 +180,7 @@ func helpOn(root *kong.Node, words []string) error {
 		return nil
 	}
 	var pages []string
-	for _, t := range embed.Topics() {
+	for _, t := range embed.Topics(embed.English) {
 		pages = append(pages, t.Name)
 	}
 	return exit.Absent("command or help page",

@@ -75,9 +75,9 @@ var pages = map[string]Page{
 		Types: []string{hostile}, Captcha: hostile, SiteKey: hostile, Came: []CameView{{hostile, hostile}}, Problem: hostile,
 	},
 	"games":        GamesPage{},
-	"help":         HelpPage{Base: "/kist", Title: "Searching", Body: "<h1>Searching</h1>"},
-	"help, found":  HelpPage{Query: "a", Found: []HelpHit{{"search", "Searching", "b"}}},
-	"hostile help": HelpPage{Title: hostile, Query: hostile, Found: []HelpHit{{hostile, hostile, hostile}}},
+	"help":         HelpPage{Base: "/kist", Title: "Searching", Lang: English, Body: "<h1>Searching</h1>"},
+	"help, found":  HelpPage{Query: "a", Found: []HelpHit{{"search", English, "Searching", "de", "b"}}},
+	"hostile help": HelpPage{Title: hostile, Query: hostile, Found: []HelpHit{{hostile, hostile, hostile, hostile, hostile}}},
 	"app":          AppPage{Title: "Home", Data: []byte(`{}`)},
 	"app, prefix": AppPage{
 		Base: "/kist", Title: "Home", Admin: true, Content: "https://content.example.org", Data: []byte(`{"a":1}`),

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// packedHelp are the index and the pages of help/*.md in the order of the index, with a zero byte between them, in two
-// fifths of the size. The test that compares them makes them.
+// packedHelp are the files of the folder help, each after its name without the ending, with a zero byte between them, in
+// two fifths of the size. The test that compares them makes them.
 //
 //go:embed help.gz
 var packedHelp []byte
@@ -18,31 +18,34 @@ var packedHelp []byte
 // A Topic is a page of the handbook.
 type Topic struct {
 	Name    string // of its file and in addresses: "resumable-uploads"
+	Lang    Lang   // of Title and Text
 	Title   string
-	Summary string // a few words
+	Summary string // a few words in the language of the reader
 	Text    string // Markdown, in lines of about 80 characters
 
 	plain string // Text without links and marks, for the search
 }
 
-// HelpIndex is the first page of the handbook as Markdown.
-func HelpIndex() string { return handbook().index }
+// HelpIndex is the first page of the handbook as Markdown, for a reader of the language.
+func HelpIndex(l Lang) string { return handbook()[l].index }
 
-// Topics are the pages of the handbook, in the order of its index. Callers must not change them.
-func Topics() []Topic { return handbook().topics }
+// Topics are the pages of the handbook, in the order of its index, for a reader of the language: what has not been
+// translated is in English. Callers must not change them.
+func Topics(l Lang) []Topic { return handbook()[l].topics }
 
 // HelpTopic finds a page of the handbook by its name.
-func HelpTopic(name string) (t Topic, ok bool) {
-	i := slices.IndexFunc(Topics(), func(t Topic) bool { return t.Name == name })
+func HelpTopic(l Lang, name string) (t Topic, ok bool) {
+	all := Topics(l)
+	i := slices.IndexFunc(all, func(t Topic) bool { return t.Name == name })
 	if i < 0 {
 		return t, false
 	}
-	return Topics()[i], true
+	return all[i], true
 }
 
 // Changes finds what the handbook says about a version of the program: the id of its heading on the page "changes".
 func Changes(version string) (id string, ok bool) {
-	page, _ := HelpTopic("changes")
+	page, _ := HelpTopic(English, "changes")
 	if version == "" || !strings.Contains(page.Text, "\n## "+version+"\n") {
 		return "", false
 	}
@@ -55,16 +58,40 @@ type book struct {
 }
 
 // handbook reads the pages on first use.
-var handbook = sync.OnceValue(func() book {
-	pages := strings.Split(string(unpacked(packedHelp)), "\x00")
-	b := book{index: pages[0]}
+var handbook = sync.OnceValue(func() map[Lang]book {
+	files := make(map[string]string)
+	for pair := range slices.Chunk(strings.Split(string(unpacked(packedHelp)), "\x00"), 2) {
+		files[pair[0]] = pair[1]
+	}
+	all := make(map[Lang]book)
+	for _, l := range Langs() {
+		all[l] = bookOf(l, files)
+	}
+	return all
+})
+
+func bookOf(l Lang, files map[string]string) book {
 	markup := regexp.MustCompile("\\]\\([^)]*\\)|[`\\[]|\\*\\*") // links, code and strong words
-	for i, line := range entriesOf(b.index) {
-		text := pages[1+i]
-		b.topics = append(b.topics, Topic{line[2], line[1], line[3], text, markup.ReplaceAllString(text, "")})
+	b := book{index: files[helpFile(l, "index")]}
+	for _, line := range entriesOf(b.index) {
+		t := Topic{Name: line[2], Lang: l, Title: line[1], Summary: line[3], Text: files[helpFile(l, line[2])]}
+		if t.Text == "" {
+			t.Lang, t.Text = English, files[helpFile(English, line[2])]
+		}
+		t.plain = markup.ReplaceAllString(t.Text, "")
+		b.topics = append(b.topics, t)
 	}
 	return b
-})
+}
+
+// helpFile is the path of a page in the folder help, without the ending: English pages are at its top, those of
+// another language in a folder of their own.
+func helpFile(l Lang, name string) string {
+	if l == English {
+		return name
+	}
+	return string(l) + "/" + name
+}
 
 // entriesOf are the lines of the index that list a page: each whole, with the title, the name and the summary.
 func entriesOf(index string) [][]string {
@@ -74,9 +101,9 @@ func entriesOf(index string) [][]string {
 // maxHelpWords bounds the work of a search.
 const maxHelpWords = 16
 
-// FindHelp returns the pages of the handbook that have all words of the query, in any case. Pages whose title or
-// summary has them come first.
-func FindHelp(query string) []HelpHit {
+// FindHelp returns the pages of the handbook for a reader of the language that have all words of the query, in any case.
+// Pages whose title or summary has them come first.
+func FindHelp(l Lang, query string) []HelpHit {
 	words := strings.Fields(strings.ToLower(query))
 	words = words[:min(len(words), maxHelpWords)]
 	count := func(text string) (n int) {
@@ -90,13 +117,13 @@ func FindHelp(query string) []HelpHit {
 	}
 
 	var first, rest []HelpHit
-	for _, t := range Topics() {
+	for _, t := range Topics(l) {
 		switch {
 		case len(words) == 0:
 		case count(t.Title+" "+t.Summary) == len(words):
-			first = append(first, HelpHit{t.Name, t.Title, t.Summary})
+			first = append(first, HelpHit{t.Name, t.Lang, t.Title, l, t.Summary})
 		case count(t.plain) == len(words):
-			hit, best := HelpHit{Name: t.Name, Title: t.Title}, 0
+			hit, best := HelpHit{Name: t.Name, Lang: t.Lang, Title: t.Title, LineLang: t.Lang}, 0
 			for line := range strings.Lines(t.plain) {
 				if n := count(line); n > best {
 					hit.Line, best = strings.Trim(line, "#-| \n"), n
@@ -108,8 +135,14 @@ func FindHelp(query string) []HelpHit {
 	return append(first, rest...)
 }
 
-// A HelpHit is a page of the handbook that a search found, with the line that has most of the words.
-type HelpHit struct{ Name, Title, Line string }
+// A HelpHit is a page of the handbook that a search found, with its summary or the line that has most of the words.
+type HelpHit struct {
+	Name     string
+	Lang     Lang // of Title
+	Title    string
+	LineLang Lang
+	Line     string
+}
 
 // HelpPage shows a page of the handbook or, with a Query, what was found for it.
 type HelpPage struct {
@@ -117,6 +150,7 @@ type HelpPage struct {
 	Base string
 	Look
 	Title string
+	Lang  Lang // of Body
 	Body  template.HTML
 	Query string
 	Found []HelpHit

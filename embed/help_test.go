@@ -16,22 +16,25 @@ import (
 	"github.com/matryer/is"
 )
 
-var update = flag.Bool("update", false, "rewrite help.gz from help/*.md")
+var update = flag.Bool("update", false, "rewrite what is packed from its files")
 
 // The handbook in the binary is that of the files.
 func TestHandbookIsPacked(t *testing.T) {
 	is := is.New(t)
-	read := func(name string) string {
-		text, err := os.ReadFile("help/" + name + ".md")
+	files, err := filepath.Glob("help/*.md")
+	is.NoErr(err)
+	translations, err := filepath.Glob("help/*/*.md")
+	is.NoErr(err)
+	files = append(files, translations...)
+	slices.SortStableFunc(files, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
+	var parts []string
+	for _, file := range files { // what is alike is near each other
+		text, err := os.ReadFile(file)
 		is.NoErr(err)
-		return string(text)
+		name := strings.TrimSuffix(filepath.ToSlash(file), ".md")
+		parts = append(parts, strings.TrimPrefix(name, "help/"), string(text))
 	}
-	pages := []string{read("index")}
-	for _, line := range entriesOf(pages[0]) {
-		pages = append(pages, read(line[2]))
-	}
-	all := strings.Join(pages, "\x00")
-	isPacked(t, "help.gz", packedHelp, all)
+	isPacked(t, "help.gz", packedHelp, strings.Join(parts, "\x00"))
 }
 
 // The texts in the binary are those of the files.
@@ -70,19 +73,158 @@ func TestTopics(t *testing.T) {
 	is := is.New(t)
 	files, err := filepath.Glob("help/*.md")
 	is.NoErr(err)
-	is.Equal(len(files), len(Topics())+1) // and the index
+	is.Equal(len(files), len(Topics(English))+1) // and the index
 	seen := map[string]bool{}
-	for _, topic := range Topics() {
+	for _, topic := range Topics(English) {
 		is.True(!seen[topic.Name])
 		seen[topic.Name] = true
 		is.True(strings.HasPrefix(topic.Text, "# "+topic.Title+"\n\n"))
 		is.True(strings.HasSuffix(topic.Text, "\n"))
-		found, ok := HelpTopic(topic.Name)
+		found, ok := HelpTopic(English, topic.Name)
 		is.True(ok)
 		is.Equal(found, topic)
 	}
-	_, ok := HelpTopic("index")
+	_, ok := HelpTopic(English, "index")
 	is.True(!ok)
+}
+
+// What people read who use the app is in every language.
+func TestTranslatedTopics(t *testing.T) {
+	is := is.New(t)
+	used, _, _ := strings.Cut(HelpIndex(English), "\n## Run\n")
+	used, scripts, found := strings.Cut(used, "\n## For other programs and scripts\n")
+	is.True(found)
+	is.True(strings.Contains(scripts, "webhooks.md"))
+	is.Equal(len(entriesOf(used)), 11)
+	for _, l := range Langs() {
+		for _, line := range entriesOf(used) {
+			topic, ok := HelpTopic(l, line[2])
+			is.True(ok)
+			if topic.Lang != l {
+				t.Errorf("%s is not there in %s", line[2], l)
+			}
+		}
+		is.True(l == English || HelpIndex(l) != HelpIndex(English))
+		for _, topic := range Topics(l) { // a page has one title, in the index, on the page and in links
+			is.True(strings.HasPrefix(topic.Text, "# "+topic.Title+"\n\n"))
+		}
+		_, ok := HelpTopic(l, "index")
+		is.True(!ok)
+		_, ok = HelpTopic(l, "de/sharing")
+		is.True(!ok)
+	}
+}
+
+// A translation says what the English page says: it has the same headings, lists, tables, code and links in the same
+// order of sections, so that a change of one alone is found.
+func TestTranslationsFollow(t *testing.T) {
+	is := is.New(t)
+	files, err := filepath.Glob("help/*/*.md")
+	is.NoErr(err)
+	is.True(len(files) > 11)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		is.NoErr(err)
+		english, err := os.ReadFile("help/" + filepath.Base(file))
+		is.NoErr(err)
+		own, theirs := sectionsOf(string(text)), sectionsOf(string(english))
+		if len(own) != len(theirs) {
+			t.Errorf("%s has %d sections, the English page %d", file, len(own), len(theirs))
+			continue
+		}
+		for i := range own {
+			if got, want := outline(own[i]), outline(theirs[i]); !slices.Equal(got, want) {
+				t.Errorf("%s differs from the English page:\n%q\n%q", file, got, want)
+			}
+		}
+	}
+}
+
+// A translation names what people press as the app does.
+func TestTranslationsNameButtons(t *testing.T) {
+	is := is.New(t)
+	files, err := filepath.Glob("help/*/*.md")
+	is.NoErr(err)
+	strong := regexp.MustCompile(`\*\*([^*]+)\*\*`)
+	count := 0
+	for _, file := range files {
+		l := Lang(filepath.Base(filepath.Dir(file)))
+		text, err := os.ReadFile(file)
+		is.NoErr(err)
+		english, err := os.ReadFile("help/" + filepath.Base(file))
+		is.NoErr(err)
+		named := make(map[string]bool)
+		for _, words := range strong.FindAllStringSubmatch(string(text), -1) {
+			named[strings.Join(strings.Fields(words[1]), " ")] = true
+		}
+		for _, words := range strong.FindAllStringSubmatch(string(english), -1) {
+			label := strings.Join(strings.Fields(words[1]), " ")
+			if own := labelsOf(l, label); len(own) > 0 {
+				count++
+				if !slices.ContainsFunc(own, func(s string) bool { return named[s] }) {
+					t.Errorf("%s: what is called %s is one of %q in the app", file, label, own)
+				}
+			}
+		}
+	}
+	is.True(count > 25)
+}
+
+// labelsOf are the texts of a language for what is called so in English.
+func labelsOf(l Lang, english string) (all []string) {
+	for group, messages := range texts()[English] {
+		for name, m := range messages {
+			if m[""] == english {
+				all = append(all, l.T(group+"."+name))
+			}
+		}
+	}
+	return all
+}
+
+func sectionsOf(text string) []string {
+	code := fences.FindAllString(text, -1)
+	text = fences.ReplaceAllString(text, "@fence")
+	sections := regexp.MustCompile(`(?m)^#`).Split(text, -1)[1:]
+	for i, section := range sections {
+		for strings.Contains(section, "@fence") {
+			section = strings.Replace(section, "@fence", code[0], 1)
+			code = code[1:]
+		}
+		sections[i] = section
+	}
+	return sections
+}
+
+// outline is what a section has whatever its language is.
+func outline(section string) (all []string) {
+	level := len(section) - len(strings.TrimLeft(section, "#"))
+	code := slices.Concat(fences.FindAllString(section, -1), regexp.MustCompile(`(?m)^ {4}.*$`).FindAllString(section, -1))
+	section = fences.ReplaceAllString(section, "")
+	count := func(pattern string) string {
+		return strconv.Itoa(len(regexp.MustCompile(pattern).FindAllString(section, -1)))
+	}
+	all = append(all, "level "+strconv.Itoa(level), count(`(?m)^- `)+" entries", count(`(?m)^\|`)+" rows")
+	for _, name := range regexp.MustCompile("`[^`]+`").FindAllString(section, -1) {
+		name = strings.Join(strings.Fields(name), " ")
+		if own, ok := examples[name]; ok {
+			name = own
+		}
+		all = append(all, name)
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(section, -1) {
+		all = append(all, link[1])
+	}
+	slices.Sort(all[3:]) // a sentence may have another order
+	return append(all, code...)
+}
+
+// examples are what people write, in German, with the English.
+var examples = map[string]string{
+	"`sommer meer`": "`summer sea`", "`\"am meer\"`": "`\"by the sea\"`", "`tag:reise`": "`tag:travel`",
+	"`tag:\"lange reise\"`": "`tag:\"long trip\"`", "`-entwurf`": "`-draft`", "`-tag:alt`": "`-tag:old`",
+	"`QuartalsBericht.pdf`": "`QuarterlyReport.pdf`", "`bericht`": "`report`", "`Reise/Tag 1`": "`Trip/Day 1`",
+	"`- [ ] Milch`": "`- [ ] milk`", "`/g/<dein Name>`": "`/g/<your name>`",
 }
 
 // fences are blocks of code, which can hold what looks like a heading.
@@ -145,7 +287,7 @@ func TestDocumentLinks(t *testing.T) {
 // begins with the version; in it what breaks comes before the rest.
 func TestChanges(t *testing.T) {
 	is := is.New(t)
-	topic, ok := HelpTopic("changes")
+	topic, ok := HelpTopic(English, "changes")
 	is.True(ok)
 	version := regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)( .+)?$`)
 	var newer []int
@@ -185,29 +327,49 @@ func TestREADMEIsShort(t *testing.T) {
 
 func TestFindHelp(t *testing.T) {
 	is := is.New(t)
-	hits := FindHelp("FAIL2BAN")
-	is.Equal(hits[0], HelpHit{"signing-in", "Signing in", "passwords, sessions and fail2ban"})
+	hits := FindHelp(English, "FAIL2BAN")
+	is.Equal(hits[0], HelpHit{
+		"signing-in", English, "Signing in", English, "passwords, sessions and fail2ban",
+	})
 	for query, want := range map[string]string{
 		"retry-after discord": "webhooks", "dns rebinding": "proxy-and-tls", "content_damaged journal": "repair", "prefetch messengers": "sharing",
 	} {
-		hits := FindHelp(query)
+		hits := FindHelp(English, query)
 		is.Equal(len(hits), 1)
 		is.Equal(hits[0].Name, want)
 		is.True(hits[0].Line != "")
 	}
-	is.Equal(len(FindHelp("nosuchword")), 0)
-	is.Equal(len(FindHelp("discord nosuchword")), 0)
-	is.Equal(len(FindHelp("  ")), 0)
-	is.Equal(len(FindHelp("proxy-and-tls.md")), 0) // where links lead is not text
-	for _, hit := range FindHelp("kist") {
+	is.Equal(len(FindHelp(English, "nosuchword")), 0)
+	is.Equal(len(FindHelp(English, "discord nosuchword")), 0)
+	is.Equal(len(FindHelp(English, "  ")), 0)
+	is.Equal(len(FindHelp(English, "proxy-and-tls.md")), 0) // where links lead is not text
+	for _, hit := range FindHelp(English, "kist") {
 		is.True(hit.Line != "")
 	}
-	is.Equal(len(FindHelp("kist")), len(Topics()))
+	is.Equal(len(FindHelp(English, "kist")), len(Topics(English)))
+}
+
+// A reader finds the words of their language, and the English ones of what has not been translated.
+func TestFindTranslatedHelp(t *testing.T) {
+	is := is.New(t)
+	is.Equal(FindHelp("de", "PAPIERKORB versionen")[0], HelpHit{
+		"deleted", "de", "Papierkorb und Versionen", "de", "Gelöschtes und Geändertes zurückholen",
+	})
+	hits := FindHelp("de", "mailfilter")
+	is.Equal(len(hits), 1)
+	is.Equal(hits[0].Name, "sharing")
+	is.Equal(hits[0].LineLang, Lang("de"))
+	hits = FindHelp("de", "dns rebinding")
+	is.Equal(len(hits), 1)
+	is.Equal(hits[0].Lang, English)
+	is.Equal(hits[0].LineLang, English)
+	is.Equal(FindHelp("de", "Zertifikate hostnamen")[0].Name, "proxy-and-tls") // by its summary
+	is.Equal(len(FindHelp(English, "mailfilter")), 0)
 }
 
 // The page of single sign-on says for each of five services what to enter there and here.
 func TestSingleSignOnServices(t *testing.T) {
-	topic, _ := HelpTopic("single-sign-on")
+	topic, _ := HelpTopic(English, "single-sign-on")
 	for _, name := range []string{"Authelia", "Authentik", "Keycloak", "Pocket ID", "Kanidm"} {
 		_, section, _ := strings.Cut(topic.Text, "\n## "+name+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
