@@ -38,6 +38,8 @@ type Options struct {
 	// Allow lists what the server may connect to besides the public internet and the host of the
 	// issuer.
 	Allow []outbound.Allowed
+	// Now says when to ask the issuer about itself again; nil is time.Now.
+	Now func() time.Time
 }
 
 // Bounds of requests to the issuer.
@@ -72,6 +74,9 @@ type metadata struct {
 
 // New makes a client. It sends nothing yet.
 func New(o Options) *Client {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	c := &Client{Options: o, turns: make(flight.Turns, maxAtOnce)}
 	var issuer outbound.Allowed // its operator has chosen the address, so it may be private
 	if u, err := url.Parse(o.Issuer); err == nil && issuer.UnmarshalText([]byte(u.Hostname())) == nil {
@@ -120,12 +125,12 @@ func refused(err error) error { return fmt.Errorf("%w (%w)", errRefused, err) }
 // before stays in use.
 func (c *Client) issuer(ctx context.Context) (*metadata, error) {
 	m, err := c.asks.Do(ctx, struct{}{}, func(ctx context.Context) (*metadata, error) {
-		now := time.Now()
+		now := c.Now()
 		if (c.known == nil || now.Sub(c.known.read) > metadataAge) && now.Sub(c.tried) > retryTime {
 			var got *metadata
 			got, c.err = discover(oidc.ClientContext(ctx, c.http), c.Issuer)
 			if c.err == nil {
-				c.known = got
+				got.read, c.known = now, got
 			}
 			c.tried = now
 		}
@@ -151,7 +156,7 @@ func discover(ctx context.Context, issuer string) (*metadata, error) {
 	if err := p.Claims(&more); err != nil {
 		return nil, err
 	}
-	return &metadata{p, more.End, time.Now()}, nil
+	return &metadata{provider: p, end: more.End}, nil
 }
 
 func (c *Client) config(m *metadata) *oauth2.Config {

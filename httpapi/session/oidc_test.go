@@ -531,7 +531,8 @@ func TestOIDCTokens(t *testing.T) {
 func TestOIDCAway(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p, with := withProvider(t)
+	now := time.Now()
+	p, with := withProvider(t, func(o *oidc.Options) { o.Now = func() time.Time { return now } })
 	p.Down = true
 	a := apitest.Start(t, with, func(c *web.Config) { c.NoPasswords = true })
 	a.WithPassword(a.User, "correct horse")
