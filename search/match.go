@@ -178,6 +178,9 @@ func (f *Finder) Among(others *Others, own bool) { f.others, f.notOwn = others, 
 
 // finds reports whether the search may find a record, whatever is in it.
 func (f *Finder) finds(r *record.Record) bool {
+	if r.Attached {
+		return false
+	}
 	if r.Owner == f.owner {
 		return !f.notOwn
 	}

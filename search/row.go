@@ -112,10 +112,11 @@ func (r *row) text(name string, l line) {
 	r.fields = append(r.fields, c)
 }
 
-// row makes the document of a record; nil if the record does not exist.
+// row makes the document of a record; nil if the record does not exist, and for attached files: a search finds the texts
+// that show them.
 func (x *Index) row(c *kv.Change) *row {
 	r := c.Record
-	if r == nil {
+	if r == nil || r.Attached {
 		return nil
 	}
 	text, err := proseOf(r, x.content)

@@ -90,7 +90,7 @@ func CollectStats(s *web.Site) (*Stats, error) {
 
 // add counts what a user has.
 func (v *Stats) add(tx *kv.Tx, u *people.User) error {
-	usage, err := people.UsageOf(tx, u)
+	usage, err := catalog.UsageOf(tx, u)
 	if err != nil {
 		return err
 	}

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
 	"kist/httpapi/apitest"
+	"kist/kv/catalog"
 	"kist/kv/people"
 )
 
@@ -120,6 +122,31 @@ func TestShownFileWithinTheView(t *testing.T) {
 	g.See("GET", "/t/"+slug+"/"+photo).Want(200)
 	g.See("GET", "/x/"+slug+"/"+photo).Want(200)
 	is.Equal(a.Get("/api/v1/notes/"+slug).Want(200).At("data.views"), 1.0)
+}
+
+// The only reader of a text sees its pictures, and nobody else does. Text and pictures are gone an hour later.
+func TestShownFileOfABurningText(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	photo := a.Upload(map[string]string{"attach": "true"}, apitest.File("a.jpg", "image/jpeg", apitest.JpegOf(40, 30, color.White))).Want(201).Text("id")
+	note := a.Post("/api/v1/notes", fmt.Sprintf(
+		`{"content":"![a](kist:%s)","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`, photo)).Want(201)
+	slug, id := note.Text("data.slug"), note.Text("data.id")
+	g := a.Guest()
+	g.See("GET", "/v/"+slug).Want(200)
+	g.See("GET", "/t/"+slug+"/"+photo).Want(200)
+	g.See("GET", "/x/"+slug+"/"+photo).Want(200)
+	a.Visit("/v/" + slug).Want(410)
+	is.True(a.Visit("/x/"+slug+"/"+photo).Status != 200)
+	a.Get("/api/v1/notes/" + id).Want(200)
+
+	a.Clock.Advance(time.Hour + time.Minute)
+	a.NoErr(a.Server.Store.Update(catalog.DropSpent))
+	a.Get("/api/v1/notes/" + id).Want(404)
+	a.Get("/api/v1/files/" + photo).Want(404)
+	is.Equal(a.Get("/api/v1/trash").Want(200).At("total"), 0.0)
+	is.True(a.Sound())
 }
 
 // A recipe's own photo stands for it; a member cannot make others see the owner's files.

@@ -3,6 +3,7 @@ package session
 import (
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -52,7 +53,7 @@ func (v *ShownUser) Fields(s *field.Set) {
 }
 
 func ShowUser(tx *kv.Tx, u *people.User) (*ShownUser, error) {
-	usage, err := people.UsageOf(tx, u)
+	usage, err := catalog.UsageOf(tx, u)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,16 @@ func shows(tx *kv.Tx, owner, file record.ID) bool {
 		}
 	}
 	return false
+}
+
+// UsageOf is people.UsageOf with a count of files that leaves out attached ones, as lists do. Their bytes count.
+func UsageOf(tx *kv.Tx, u *people.User) (people.Usage, error) {
+	usage, err := people.UsageOf(tx, u)
+	if err != nil {
+		return usage, err
+	}
+	usage.Count[record.Files.Name] -= RecordRows.Sum(tx.Tx, attached.key(u.ID, record.Files))
+	return usage, nil
 }
 
 // ShownFile reads a file that a record shows, if those who see the record may open it. The error is Missing otherwise.
@@ -152,6 +163,10 @@ func lastShown(tx *kv.Tx, owner, id record.ID) (*record.Record, error) {
 	return f, nil
 }
 
+func isAttachedFile(tx *kv.Tx, owner, id record.ID) bool {
+	return tx.Get(recordFacet, append(attached.key(owner, record.Files), id[:]...)) != nil
+}
+
 // bringBack takes an attached file out of the trash, if it is there.
 func bringBack(tx *kv.Tx, owner, id record.ID) error {
 	key := record.RowKey(owner, record.Files, id)
@@ -228,22 +243,25 @@ func sweepUnshown(s *kv.Store) error {
 	if err != nil || set.TrashDays == 0 {
 		return err
 	}
+	var failed []error
 	for i := range all {
-		for {
-			some, err := unshown(s, all[i].ID)
-			if err != nil {
-				return err
-			}
-			if len(some) == 0 {
-				break
-			}
-			err = s.Update(func(tx *kv.Tx) error { return trashSome(tx, all[i].ID, some) })
-			if err != nil {
-				return err
-			}
+		failed = append(failed, sweepOf(s, all[i].ID))
+	}
+	return errors.Join(failed...)
+}
+
+// sweepOf is sweepUnshown for one account: what is damaged there does not keep the files of others.
+func sweepOf(s *kv.Store, owner record.ID) error {
+	for {
+		some, err := unshown(s, owner)
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		err = s.Update(func(tx *kv.Tx) error { return trashSome(tx, owner, some) })
+		if err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
 // unshown lists attached files of an owner that no record has shown for a day, up to trashBatch.
@@ -253,25 +271,35 @@ func unshown(s *kv.Store, owner record.ID) (some []record.ID, err error) {
 			if len(some) == trashBatch {
 				return nil
 			}
-			f, err := lastShown(tx, owner, record.ID(key[labelSize:]))
+			f, err := longUnshown(tx, owner, record.ID(key[labelSize:]))
 			if kv.Missing(err) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			if tx.Now.Sub(f.Updated) >= unshownTime {
-				some = append(some, f.ID)
-			}
+			some = append(some, f.ID)
 		}
 		return nil
 	})
 	return some, err
 }
 
+// longUnshown is lastShown for a file that no record has shown for a day.
+func longUnshown(tx *kv.Tx, owner, id record.ID) (*record.Record, error) {
+	f, err := lastShown(tx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if tx.Now.Sub(f.Updated) < unshownTime {
+		return nil, record.NotFound(record.Files.Name)
+	}
+	return f, nil
+}
+
 func trashSome(tx *kv.Tx, owner record.ID, files []record.ID) error {
 	for _, id := range files {
-		f, err := lastShown(tx, owner, id)
+		f, err := longUnshown(tx, owner, id)
 		if kv.Missing(err) {
 			continue
 		}

@@ -97,6 +97,42 @@ func TestAttachedRestored(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error { return kvtest.Audit(tx) })
 }
 
+// A picture that came back with its text is not refused when it is restored by name.
+func TestAttachedRestoredTogether(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	owner := kvtest.User(t, s, "ann").ID
+	file := kvtest.Add(t, s, owner, record.Files, `{"name":"a.png","attach":true}`)
+	note := kvtest.Add(t, s, owner, record.Notes, fmt.Sprintf(`{"content":"![a](kist:%s)"}`, file.ID))
+	other := kvtest.Add(t, s, owner, record.Files, `{"name":"b.png"}`)
+	trash(t, s, note)
+	refused, err := catalog.UntrashEach(s, owner, []record.ID{note.ID, file.ID, other.ID})
+	is.NoErr(err)
+	is.NoErr(refused[0])
+	is.NoErr(refused[1])
+	is.True(kv.Missing(refused[2])) // it was not in the trash
+	kvtest.View(t, s, func(tx *kv.Tx) error { return kvtest.Audit(tx) })
+}
+
+// Texts of former formats could have the words that are an address of a file now, and be in the trash.
+func TestFileShows(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	owner := kvtest.User(t, s, "ann").ID
+	text := fmt.Sprintf(`{"content":"![a](kist:%s)"}`, kvtest.Add(t, s, owner, record.Files, `{"name":"a.png"}`).ID)
+	kvtest.Add(t, s, owner, record.Notes, text)
+	trash(t, s, kvtest.Add(t, s, owner, record.Notes, text))
+	kvtest.Update(t, s, catalog.DropShows)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.True(kvtest.Audit(tx) != nil)
+		return nil
+	})
+	kvtest.Update(t, s, catalog.FileShows)
+	kvtest.View(t, s, func(tx *kv.Tx) error { return kvtest.Audit(tx) })
+}
+
 // attachments is a model of attached files and the texts that show them.
 type attachments struct {
 	t     *testing.T
@@ -249,11 +285,15 @@ func (m *attachments) change(w *showing) {
 	}
 }
 
-// away moves a text, and the files that only it shows.
+// away moves a text, and the files that only it shows: not for good while a text in the trash shows them.
 func (m *attachments) away(w *showing, to string) {
 	w.state = to
 	for _, f := range w.shows {
-		if f.state == "live" && !m.isShown(f) {
+		switch {
+		case f.state != "live" || m.isShown(f):
+		case m.inTrash(f):
+			f.state = "trash"
+		default:
 			f.state = to
 		}
 	}
@@ -268,8 +308,12 @@ func (m *attachments) shown(before, now []*attachedFile) {
 	}
 }
 
-func (m *attachments) isShown(f *attachedFile) bool {
-	return slices.ContainsFunc(m.texts, func(w *showing) bool { return w.state == "live" && slices.Contains(w.shows, f) })
+func (m *attachments) isShown(f *attachedFile) bool { return m.shownIn("live", f) }
+
+func (m *attachments) inTrash(f *attachedFile) bool { return m.shownIn("trash", f) }
+
+func (m *attachments) shownIn(state string, f *attachedFile) bool {
+	return slices.ContainsFunc(m.texts, func(w *showing) bool { return w.state == state && slices.Contains(w.shows, f) })
 }
 
 func (m *attachments) check() {

@@ -1,8 +1,12 @@
 package catalog
 
 import (
+	"bytes"
+	"errors"
+
 	"kist/kv"
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 // The declarations below give external tests access to internals.
@@ -61,4 +65,31 @@ func RenewOrders(s *kv.Store, tx *kv.Tx, keys ...[]byte) (failed int, err error)
 	work := reordering{failed: map[record.ID]bool{}}
 	err = work.renew(s, tx, keys)
 	return len(work.failed), err
+}
+
+// DropShows makes the store like one of a format that did not know which texts show files.
+func DropShows(tx *kv.Tx) error {
+	drop := func(b table.Bucket, key []byte) error { return tx.Delete(b, bytes.Clone(key)) }
+	for r, err := range RecordRows.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		for _, id := range r.Shows() {
+			label := facet{showsFile, id}.key(r.Owner, r.Kind)
+			if err := errors.Join(drop(kv.SumBucket, label), drop(recordFacet, append(label, r.ID[:]...))); err != nil {
+				return err
+			}
+		}
+	}
+	for t, err := range TrashRows.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		for _, id := range t.Shows() {
+			if err := drop(kv.SumBucket, trashShown(t.Owner, id)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

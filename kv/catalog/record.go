@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -342,8 +343,7 @@ func takenOrder(r *record.Record) []byte {
 	return numbered(r, byTaken, kv.Signed(at))
 }
 
-// FileTaken puts the files of a store of format 7 in the order of when they were taken. No text of such a store shows
-// files yet.
+// FileTaken puts the files of a store of format 7 in the order of when they were taken.
 func FileTaken(tx *kv.Tx) error {
 	for key, row := range tx.Walk(kv.RecordBucket, nil, nil, false) {
 		_, kind, _ := record.SplitKey(key)
@@ -355,6 +355,41 @@ func FileTaken(tx *kv.Tx) error {
 			continue
 		}
 		err = tx.Put(recordOrder, takenOrder(r), nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FileShows files the texts of a store of format 7 under the files that they seem to show: an address that now is one of
+// a file was only words then.
+func FileShows(tx *kv.Tx) error {
+	sums := map[string]int64{}
+	for key, row := range tx.Walk(kv.RecordBucket, nil, nil, false) {
+		r, err := record.BorrowRow(key, row)
+		if err != nil { // damaged ones are for a repair
+			continue
+		}
+		for _, id := range r.Shows() {
+			label := facet{showsFile, id}.key(r.Owner, r.Kind)
+			sums[string(label)]++
+			err = tx.Put(recordFacet, append(label, r.ID[:]...), nil)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for t, err := range TrashRows.All(tx.Tx, nil) {
+		if err != nil {
+			continue
+		}
+		for _, id := range t.Shows() {
+			sums[string(trashShown(t.Owner, id))]++
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(sums)) {
+		err := tx.Put(kv.SumBucket, []byte(key), binary.BigEndian.AppendUint64(nil, uint64(sums[key])))
 		if err != nil {
 			return err
 		}
@@ -753,7 +788,12 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 		if err != nil {
 			return err
 		}
-		err = detach(tx, r, func(f *record.Record) error { return Remove(tx, f) })
+		err = detach(tx, r, func(f *record.Record) error {
+			if TrashRows.Sum(tx.Tx, trashShown(f.Owner, f.ID)) > 0 { // who restores that record wants the file back
+				return Trash(tx, f, "")
+			}
+			return Remove(tx, f)
+		})
 	}
 	if err != nil {
 		return err

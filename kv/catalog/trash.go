@@ -49,15 +49,20 @@ var TrashRows = &table.Table[record.Trashed]{
 		if t.Bytes != nil {
 			add(trashBytes(t.Owner), t.Bytes.Size)
 		}
+		for _, id := range t.Shows() {
+			add(trashShown(t.Owner, id), 1)
+		}
 	},
 	Bytes: func(t *record.Trashed, length int) (table.Bucket, []byte, int) { return kv.TextSum(t.Owner, length) },
 }
 
-// trashSum is the key of the number of an owner's records of a kind in the trash, and
-// trashBytes that of the total size of the files.
+// trashSum is the key of the number of an owner's records of a kind in the trash, trashBytes that of the total size of
+// the files, and trashShown that of the number of records that show a file.
 func trashSum(owner record.ID, k *record.Kind) []byte { return kv.OwnedKey(owner, 0, 'd', k.Code) }
 
 func trashBytes(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'D') }
+
+func trashShown(owner, file record.ID) []byte { return append(kv.OwnedKey(owner, 0, 'm'), file[:]...) }
 
 // TrashTable keeps deleted records and earlier bytes of files until they are purged. Counters of
 // views, visits and earlier texts stay in their own tables.

@@ -338,13 +338,13 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 	if r.AtLimit == record.Delete {
 		terms := r.Terms()
 		row := append(tx.Instant(), terms[:]...)
-		if r.Kind != record.Collections {
+		if r.Kind != record.Collections && len(r.Shows()) == 0 {
 			if err := Remove(tx, r); err != nil {
 				return err
 			}
 			return tx.Put(spentBucket, bytes.Clone(r.ID[:]), row)
 		}
-		// The last visitor of a collection goes on reading the items: see DropSpent.
+		// The last visitor goes on reading the items of a collection and the pictures of a text: see DropSpent.
 		if err := tx.Put(spentBucket, bytes.Clone(r.ID[:]), append(row, r.Owner[:]...)); err != nil {
 			return err
 		}
@@ -353,7 +353,7 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 	return save(tx, r)
 }
 
-// SpentTable remembers records that were deleted on reaching their limit, and collections that
+// SpentTable remembers records that were deleted on reaching their limit, and collections and texts with pictures that
 // DropSpent will delete.
 var SpentTable = kv.Table{
 	Buckets: []table.Bucket{spentBucket},
@@ -365,7 +365,7 @@ const spentTime = time.Hour
 
 const (
 	spentSize  = 8 + 16         // when, and the record's terms
-	spentWaits = spentSize + 16 // and the owner of a collection
+	spentWaits = spentSize + 16 // and the owner of one that waits
 )
 
 // Spent reports whether the owner's record was deleted recently on reaching its limit,
@@ -378,10 +378,10 @@ func Spent(tx *kv.Tx, owner, id record.ID, terms [16]byte) (bool, error) {
 	return !disabled, err
 }
 
-// DropSpent deletes old rows of SpentTable, and the collections whose last visitor has had
-// spentTime to read them. If these are many, some stay for the next call.
+// DropSpent deletes old rows of SpentTable, and what waits there when its last visitor has had spentTime to read it. If
+// these are many, some stay for the next call.
 func DropSpent(tx *kv.Tx) error {
-	over := map[record.ID]record.ID{} // owners of collections
+	over := map[record.ID]record.ID{} // owners of those that wait
 	for k, v := range tx.Walk(spentBucket, nil, nil, false) {
 		waits := len(v) == spentWaits
 		if (waits || len(v) == spentSize) && int64(binary.BigEndian.Uint64(v)) >= tx.Now.Add(-spentTime).UnixMilli() {
@@ -398,8 +398,8 @@ func DropSpent(tx *kv.Tx) error {
 		if tx.Volume() > kv.MaxVolume {
 			break
 		}
-		err := removeSpent(tx, record.RowKey(owner, record.Collections, id))
-		if err != nil && !errors.Is(err, table.ErrMissing) {
+		err := removeSpent(tx, owner, id)
+		if err != nil {
 			return err
 		}
 		if err := tx.Delete(spentBucket, bytes.Clone(id[:])); err != nil {
@@ -409,14 +409,20 @@ func DropSpent(tx *kv.Tx) error {
 	return nil
 }
 
-// removeSpent deletes a collection, unless its owner has opened it again.
-func removeSpent(tx *kv.Tx, key []byte) error {
-	r, err := RecordRows.Get(tx.Tx, key)
-	if err != nil {
-		return err
+// removeSpent deletes a record that waits, unless its owner has opened it again.
+func removeSpent(tx *kv.Tx, owner, id record.ID) error {
+	for _, k := range []*record.Kind{record.Collections, record.Notes, record.Recipes, record.Games} {
+		r, err := RecordRows.Get(tx.Tx, record.RowKey(owner, k, id))
+		if errors.Is(err, table.ErrMissing) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !r.Reached || r.AtLimit != record.Delete {
+			return nil
+		}
+		return Remove(tx, r)
 	}
-	if !r.Reached || r.AtLimit != record.Delete {
-		return nil
-	}
-	return Remove(tx, r)
+	return nil
 }

@@ -38,6 +38,6 @@ var All = &kv.Schema{
 		4: {}, // earlier bytes of files, which begin empty
 		5: {catalog.RekeyPages},
 		6: {}, // members of collections, which begin empty
-		7: {catalog.FileTaken},
+		7: {catalog.FileTaken, catalog.FileShows},
 	},
 }
