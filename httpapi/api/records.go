@@ -41,8 +41,8 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 		}
 		problems, ends := field.Create(form, in), form.CheckNew(c.Site.Store.Now())
 		target := func(tx *kv.Tx) error { return public.CheckTarget(c.Site, tx, form, [2]string{}) }
-		if web.JoinProblems(problems, ends) != nil { // report all problems at once
-			return web.JoinProblems(problems, ends, c.Site.Store.View(target))
+		if web.JoinProblems(problems, ends, form.CheckShows()) != nil { // report all problems at once
+			return web.JoinProblems(problems, ends, form.CheckShows(), c.Site.Store.View(target))
 		}
 		hash, err := c.Hash(form.Password)
 		if err != nil {
@@ -133,7 +133,7 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 		}
 		// The first patch, outside the transaction, finds the problems and the password to
 		// hash. The second one cannot fail because of the form.
-		if err := web.JoinProblems(form.Patch(in)); err != nil {
+		if err := web.JoinProblems(form.Patch(in), form.CheckShows()); err != nil {
 			return err
 		}
 		hash, err := c.Hash(form.Password)

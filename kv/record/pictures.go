@@ -2,11 +2,14 @@ package record
 
 import (
 	"bytes"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
+
+	"kist/kv/field"
 )
 
 // FileScheme begins the address of a picture in a Markdown text: kist:, and the id of a file of the same owner. The same
@@ -21,17 +24,40 @@ const maxNamed = 10 * MaxShown
 
 // Shows are the ids of the files that a note, a recipe or a game shows, in the order of the text, each once. The store
 // knows nothing about them here: they may be of another owner, or gone. Files after the first MaxShown are not shown.
-func (r *Record) Shows() (ids []ID) {
+func (r *Record) Shows() (ids []ID) { return r.shows(MaxShown) }
+
+func (r *Record) shows(most int) (ids []ID) {
 	switch r.Kind {
 	case Notes:
 	case Recipes:
-		ids = named(r.Body, `"photoId":"`, nil)
+		ids = named(r.Body, `"photoId":"`, nil, most)
 	case Games:
-		return named(r.Body, `"coverId":"`, nil)
+		return named(r.Body, `"coverId":"`, nil, most)
 	default:
 		return nil
 	}
-	return named(r.Body, FileScheme, ids)
+	return named(r.Body, FileScheme, ids, most)
+}
+
+// CheckShows refuses a form whose texts name more files than a record shows: the others would be lost.
+func (f *Form) CheckShows() error {
+	name, text := "", ""
+	switch b := f.Body.(type) {
+	case *Note:
+		name, text = "content", b.Content
+	case *Recipe:
+		name, text = "instructions", b.Ingredients+b.Instructions
+	}
+	places := strings.Count(text, FileScheme)
+	if places < MaxShown {
+		return nil
+	}
+	r := Record{Kind: f.kind}
+	r.SetBody(f.Body)
+	if places <= maxNamed && len(r.shows(MaxShown+1)) <= MaxShown {
+		return nil
+	}
+	return field.Problems{name: fmt.Sprintf("can show at most %d files", MaxShown)}
 }
 
 // PictureOf is the file that is the picture of a recipe or a game; zero if none is.
@@ -45,10 +71,10 @@ func PictureOf(b Body) ID {
 	return ID{}
 }
 
-// named adds the ids that follow a word in a kind's own fields.
-func named(body []byte, word string, ids []ID) []ID {
+// named adds the ids that follow a word in a kind's own fields, up to a number of all ids.
+func named(body []byte, word string, ids []ID, most int) []ID {
 	const size = 36
-	for n := 0; n < maxNamed && len(ids) < MaxShown; n++ {
+	for n := 0; n < maxNamed && len(ids) < most; n++ {
 		at := bytes.Index(body, []byte(word))
 		if at < 0 {
 			return ids
