@@ -75,7 +75,7 @@ func TestBrowserTrash(t *testing.T) {
 	b.click("dialog .danger")
 	b.until(`document.querySelector('#main .none') && document.querySelector('.rail .trashed').hidden`)
 
-	// Turning the trash off empties it, so it asks first.
+	// Turning the trash off empties it, and fewer days do in part, so both ask first.
 	b.open("/notes")
 	remove("two")
 	trashed(1)
@@ -91,6 +91,10 @@ func TestBrowserTrash(t *testing.T) {
 	b.until(`document.querySelector('[name=trashDays]').value === '30'`)
 	trashed(1)
 	days("10")
+	b.shows("Keep deleted items for 10 days?")
+	b.press("Cancel")
+	b.until(`document.querySelector('[name=trashDays]').value === '30'`)
+	days("40")
 	b.says("Saved.")
 	b.press("Undo")
 	b.until(`document.querySelector('[name=trashDays]').value === '30'`)

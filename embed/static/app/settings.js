@@ -70,12 +70,13 @@ const only = (values, names) => Object.fromEntries(names.map((name) => [name, va
 const lacksKeys = (now, saved) => isElsewhere(now.captchaProvider) &&
   !(now.captchaSiteKey && (now.captchaSecret || saved.hasCaptchaSecret));
 
-// agrees asks before the trash is turned off, which empties it, and resolves to whether the user wants that.
-const agrees = (n) => new Promise((resolve) => {
-  openForm({
-    title: t('settings.trashOffTitle'), text: t('settings.trashOffText', { n }), button: t('settings.trashOff'),
-    danger: true, run: async () => {}, onclose: (reason) => resolve(reason === 'done'),
-  });
+// agrees asks before the trash is turned off, which empties it, or is kept for fewer days, and resolves to whether the
+// user wants that.
+const agrees = (days, n) => new Promise((resolve) => {
+  const asks = days
+    ? { title: t('settings.trashLessTitle', { n: days }), text: t('settings.trashLessText'), button: t('settings.trashLess') }
+    : { title: t('settings.trashOffTitle'), text: t('settings.trashOffText', { n }), button: t('settings.trashOff') };
+  openForm({ ...asks, danger: true, run: async () => {}, onclose: (reason) => resolve(reason === 'done') });
 });
 
 function saidOf({ allowsKeys }) {
@@ -109,11 +110,12 @@ export function settingsOf(s) {
       form.showProblem(null);
       const now = only(values, names), before = bodyOf(only(valuesOf(saved), names));
       try {
-        const { trashed } = now.trashDays === 0 ? (await api('GET', 'admin/stats')).data : {};
-        if (trashed && !await agrees(trashed)) return show(names);
+        const shortens = now.trashDays < saved.trashDays; // false without a number
+        const { trashed } = shortens ? (await api('GET', 'admin/stats')).data : {};
+        if (trashed && !await agrees(now.trashDays, trashed)) return show(names);
         const isLost = trashed || now.captchaSecret && saved.hasCaptchaSecret;
         await write(bodyOf(now), names);
-        if (trashed) setTrashed(0);
+        if (now.trashDays === 0) setTrashed(0);
         toast(saidOf(now), isLost ? {} : { action: t('common.undo'), run: () => undo(before, names) });
       } catch (problem) {
         // What was typed stays. A switch shows what holds.
