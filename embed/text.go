@@ -236,13 +236,13 @@ const laterText = "-later"
 var scriptTexts = map[string][]string{
 	"app-text": {
 		"account", "add", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "kind",
-		"list", "metadata", "offline", "problems", "reader", "requests", "search", "sessions", "share", "shortcuts",
+		"list", "metadata", "offline", "problems", "reader", "search", "sessions", "share", "shortcuts",
 		"tags", "uploads", "viewer",
 	},
 	"activity-later":    {"activity", "events"},
 	"admin-later":       {"admin", "backups", "instance", "settings"},
 	"backups-later":     {"backups"},
-	"board-later":       {"board"},
+	"board-later":       {"board", "guests"},
 	"cards-later":       {"people"},
 	"collections-later": {"collections"},
 	"conflict-later":    {"conflict"},
@@ -255,6 +255,7 @@ var scriptTexts = map[string][]string{
 	"remote-later":      {"remote"},
 	"news-later":        {"news"},
 	"replace-later":     {"replace", "trash", "versions"},
+	"requests-later":    {"guests", "requests"},
 	// Its script imports those of keys and activity.
 	"security-later": {"activity", "events", "identities", "keys", "security", "setups"},
 	"settings-later": {"settings"},

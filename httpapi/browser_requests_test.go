@@ -39,6 +39,44 @@ func (b *tab) drop(files ...string) {
 	})()`)
 }
 
+// TestBrowserGuests: visitors add to a collection; the owner reviews them together and sees them on the board.
+func TestBrowserGuests(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	id := b.Collect("wedding", "")
+	b.open("/collections/" + id)
+	b.press("Let visitors add")
+	b.shows("up to 200 files")
+	b.press("Make the link")
+	b.until(`document.querySelector('dialog[open] input[aria-label=Link]')?.value.endsWith('/v/wedding')`)
+	b.until(`document.querySelector('dialog[open] img.qr')?.naturalWidth > 0`)
+	b.press("Close")
+	request := b.Get("/api/v1/upload-requests").Want(200)
+	is.Equal(request.At("total"), 1.0)
+	is.Equal(request.Text("data.0.collectionId"), id)
+	is.Equal(request.At("data.0.requiresApproval"), true)
+	is.Equal(request.At("data.0.requiresName"), true)
+	is.Equal(request.At("data.0.maxUploads"), 200.0)
+
+	slug := request.Text("data.0.slug")
+	for _, name := range []string{"one.png", "two.png", "three.png"} {
+		b.Leave(slug, nil, map[string]string{"name": "Bob"}, apitest.File(name, "image/png", apitest.Picture(t))).Want(201)
+	}
+	b.open("/collections/" + id)
+	b.press("3 to review")
+	b.until(`document.querySelectorAll('#main .queue .item').length === 3`)
+	b.press("Select all")
+	b.press("Approve 3")
+	b.says("3 files approved. They are in the collection.")
+	b.press("into a collection")
+	b.until(`document.querySelectorAll('.place [data-id] img').length === 3`)
+	b.until(`![...document.querySelectorAll('.does > *')].some((e) => e.textContent.includes('review'))`)
+	b.press("Visitors")
+	b.until(`document.querySelector('dialog[open] input[aria-label=Link]')?.value.endsWith('/v/wedding')`)
+	b.press("Rules and files")
+	b.until(`document.querySelector('h1')?.textContent.startsWith('All of it') && !document.querySelector('dialog[open]')`)
+}
+
 // TestBrowserRequests: an owner makes a link, strangers leave files at it, with
 // and without JavaScript, and the owner decides about them.
 func TestBrowserRequests(t *testing.T) {

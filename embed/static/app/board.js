@@ -79,6 +79,19 @@ class Board {
     this.r = record.data;
     this.pages = [{ address: first, etag: page.etag }];
     this.show(page.article);
+    this.readWaiting();
+  }
+
+  // readWaiting shows how many files of visitors wait for the owner.
+  async readWaiting() {
+    const { uploadRequestId: id } = this.r;
+    if (!id) return;
+    try {
+      const { data } = await api('GET', `upload-requests/${id}`, undefined, { signal: this.v.signal });
+      if (data.pendingCount === this.waiting) return;
+      this.waiting = data.pendingCount;
+      find('.does', this.node).replaceWith(this.tools());
+    } catch { /* It is shown with the next answer. */ }
   }
 
   // loadCopy shows the copy of the public page that this device keeps, without what can be done.
@@ -205,10 +218,15 @@ class Board {
     const arrange = this.may.arranges && act('swap', t('board.arrange'), () => {
       arrange.ariaPressed = String(this.node.classList.toggle('arranging'));
     }, { 'aria-pressed': String(this.node.classList.contains('arranging')) });
+    const { uploadRequestId: request } = this.r;
+    const review = this.waiting > 0 && h('a.button', { href: `${base}/upload-requests?request=${request}` },
+      icon('inbox'), t('guests.review', { n: this.waiting }));
     const zip = this.r.allowDownload && this.records.size > 0;
     add(row,
       adds && act('plus', t('board.add'), () => this.choose(), { class: 'main', 'aria-keyshortcuts': 'n' }),
       own && act('share', t('common.share'), () => openShare(this.r), { class: adds ? '' : 'main' }),
+      review,
+      own && adds && act('inbox', t(request ? 'guests.link' : 'guests.title'), () => this.guests()),
       this.records.size > 1 && arrange,
       own && act('edit', t('common.edit'), () => go(`${base}/collections/${this.r.slug}?edit=1`)),
       zip && h('a.button', { href: `${base}/x/${localAddress(this.r.shareUrl).split('/v/')[1]}.zip`, download: '' },
@@ -243,6 +261,12 @@ class Board {
         title: this.r.title, has: this.records, told: this.r.isPublic && t('board.public'),
         take: (ids) => this.collect(ids), send: (files) => this.sendFiles(files),
       });
+    } catch (e) { showProblem(e); }
+  }
+
+  async guests() {
+    try {
+      await (await loadModule('requests')).openGuests(this.r, () => this.refresh(true).catch(showProblem));
     } catch (e) { showProblem(e); }
   }
 
@@ -409,6 +433,7 @@ class Board {
       this.looking = true;
       try {
         await this.refresh();
+        await this.readWaiting();
       } catch (e) {
         if (e.status === 404 && !signal.aborted) rerender(); // it is shared no more
       } finally {

@@ -16,7 +16,10 @@ const isPicture = (i) => /^image\/(png|jpeg|gif|webp|avif|bmp|svg\+xml)$/.test(i
 const textTypes = /^text\/|\/(json|yaml|toml|xml|x-sh)$|\+(json|xml)$/;
 const isText = (i) => textTypes.test(i.mimeType) && i.mimeType !== 'image/svg+xml';
 const maxShown = 100; // files of a list
+const maxDecided = 500; // at once, and how many that wait are shown
+const guestRules = { allowedTypes: ['image/*', 'video/*'], maxUploads: 200, maxTotalSize: 5e9 };
 const usualColor = '#0f6b5c';
+const collecting = new Set(); // ids of the links that were read whose files go into a collection
 const chosen = () => all('#main .queue .pick input:checked').map((x) => itemOf(x).upload);
 
 // ---- The queue ----
@@ -36,6 +39,7 @@ function fileLine(i, titles) {
     titles && h('span', {}, titles.get(i.uploadRequestId) ?? ''),
     when(i.createdAt),
     i.status === 'approved' && h('span.badge.on', {}, t('requests.approved')),
+    i.notCollected && h('span.badge.warn', {}, t('requests.outside')),
     i.status === 'rejected' && h('span.badge.warn', {}, t('requests.rejected')));
 }
 
@@ -86,22 +90,48 @@ function showChosen() {
   show('upload-reject-chosen', 'requests.reject', 'requests.rejectSome');
 }
 
-// decide approves or rejects several files, one after another. It skips files that were decided elsewhere meanwhile.
-async function decide(uploads, action) {
-  let done = 0;
+// batchesOf are files by their links, up to as many as the server decides at once.
+function batchesOf(uploads) {
+  const batches = new Map();
+  for (const i of uploads) {
+    const batch = batches.get(i.uploadRequestId);
+    if (batch?.[0].length < maxDecided) batch[0].push(i);
+    else batches.set(i.uploadRequestId, [[i], ...batch ?? []]);
+  }
+  return [...batches.values()].flat();
+}
+
+// decideBatch approves or rejects files of one link, and returns those that it has decided: not what was decided
+// elsewhere meanwhile.
+async function decideBatch(batch, action) {
   try {
-    for (const i of uploads) {
-      try {
-        await api('PATCH', itemPath(i), { action });
-        done++;
-      } catch (e) {
-        if (e.status !== 409 && e.status !== 404) throw e;
-      }
-    }
+    const body = { items: batch.map((i) => i.itemId), action };
+    return (await api('PATCH', `upload-requests/${batch[0].uploadRequestId}/queue`, body)).items;
+  } catch (e) {
+    if (e.status !== 409 && e.status !== 404) throw e;
+  }
+  if (batch.length === 1) return [];
+  const done = [];
+  for (const i of batch) done.push(...await decideBatch([i], action));
+  return done;
+}
+
+async function decide(uploads, action) {
+  const done = [];
+  try {
+    for (const batch of batchesOf(uploads)) done.push(...await decideBatch(batch, action));
   } catch (e) { showProblem(e); }
-  addPending(-done);
-  if (done) toast(t(action === 'approve' ? 'requests.approvedText' : 'requests.rejectedText', { n: done }));
+  addPending(-done.length);
+  if (done.length) toast(saidOf(done, action));
   await rerender();
+}
+
+function saidOf(done, action) {
+  const n = done.length, lone = done.filter((i) => i.notCollected).length;
+  if (action === 'reject') return t('requests.rejectedText', { n });
+  if (lone) return t('requests.notCollected', { n: lone });
+  const collects = done.some((i) => collecting.has(i.uploadRequestId));
+  return t(collects ? 'requests.collectedText' : 'requests.approvedText', { n });
 }
 
 // reject asks before files are rejected, which deletes them.
@@ -161,6 +191,7 @@ function requestLine(r) {
     r.hasPassword && h('span', {}, t('list.password')),
     r.requiresCaptcha && h('span', {}, t('requests.captcha')),
     !r.requiresApproval && h('span', {}, t('requests.noReview')),
+    r.collectionId && h('a', { href: `${base}/collections/${r.collectionId}` }, t('requests.intoCollection')),
     r.expiresAt && !over && h('span', {}, tn('list.expires', { when: when(r.expiresAt) })));
 }
 
@@ -177,18 +208,64 @@ function requestRow(r) {
   return row;
 }
 
-function showLink(r) {
-  const local = localAddress(r.url);
-  const address = local.startsWith('/') ? location.origin + local : r.url;
+// absolute is an address of this server as others can open it.
+function absolute(address) {
+  const local = localAddress(address);
+  return local.startsWith('/') ? location.origin + local : address;
+}
+
+// linkOf shows an address to be copied, and as a picture to be scanned.
+function linkOf(address) {
   const code = `${base}/api/v1/qr?text=${encodeURIComponent(address)}`;
-  const d = openDialog(t('requests.linkOf', { title: r.title }));
-  d.body.append(
-    h('p.soft', {}, t('requests.anyoneSends')),
+  return [
     h('span.join', {},
       h('input.mono', { readonly: true, value: address, 'aria-label': t('forms.link') }),
       button('copy-text', '', { 'data-text': address }, icon('copy'), t('common.copy'))),
     h('img.qr', { src: code, alt: t('common.qrOf', { address }), width: '200', height: '200' }),
+  ];
+}
+
+function showLink(r) {
+  const address = absolute(r.url);
+  const d = openDialog(t('requests.linkOf', { title: r.title }));
+  d.body.append(
+    h('p.soft', {}, t('requests.anyoneSends')),
+    ...linkOf(address),
     h('div.row', {}, h('a.button', { href: address, target: '_blank', rel: 'noopener' }, t('requests.openPage'))));
+}
+
+// ---- Guests of a collection ----
+
+// showGuests shows the link with which visitors add to a collection: that of its page, if they may see it.
+function showGuests(collection, r) {
+  const d = openDialog(t('guests.title'));
+  const rules = h('a.button', { href: `${base}/upload-requests?request=${r.id}` }, t('guests.rules'));
+  rules.onclick = () => d.el.close();
+  d.body.append(
+    h('p.soft', {}, t(collection.isPublic ? 'guests.both' : 'guests.only')),
+    ...linkOf(absolute(collection.isPublic ? collection.shareUrl : r.url)),
+    h('div.row', {}, rules));
+}
+
+// openGuests lets visitors add to a collection of the user's, or shows how they do it. changed is called when that
+// began.
+export async function openGuests(collection, changed) {
+  const { title, id, uploadRequestId } = collection;
+  if (uploadRequestId) {
+    const { data } = await api('GET', `upload-requests/${uploadRequestId}`);
+    return showGuests(collection, data);
+  }
+  const fields = fieldsOfRequest(null).filter((f) => ['requiresApproval', 'requiresName'].includes(f.name));
+  openForm({
+    title: t('guests.title'), text: t('guests.text'), button: t('guests.start'),
+    fields, values: { requiresApproval: true, requiresName: true },
+    run: async (values) => {
+      const body = { ...guestRules, ...values, title: title || t('guests.untitled'), collectionId: id };
+      const { data } = await api('POST', 'upload-requests', body);
+      changed();
+      showGuests(collection, data);
+    },
+  });
 }
 
 // valuesOfRequest are what the form of a link shows; r is null for a new one.
@@ -216,6 +293,7 @@ function fieldsOfRequest(r) {
     expiryField({ half: true }),
     { name: 'isActive', label: t('requests.accept'), type: 'check' },
     { name: 'requiresApproval', label: t('requests.review'), type: 'check' },
+    { name: 'requiresName', label: t('requests.requireName'), type: 'check' },
     { name: 'requiresCaptcha', label: t('requests.requireCaptcha'), type: 'check' },
     { name: 'password', ...password, type: 'password', autocomplete: 'new-password' },
     ...(r?.hasPassword ? [{ name: 'noPassword', label: t('share.removePassword'), type: 'check' }] : []),
@@ -268,7 +346,7 @@ function editRequest(r) {
     const nodes = names.map((name) => d.form.control(name)?.node);
     d.form.node.append(h('details.field', {}, h('summary', {}, label), h('div.fields', {}, nodes)));
   };
-  group(t('requests.protection'), 'requiresApproval', 'requiresCaptcha', 'password', 'noPassword');
+  group(t('requests.protection'), 'requiresApproval', 'requiresName', 'requiresCaptcha', 'password', 'noPassword');
   group(t('requests.limits'),
     'maxUploads', 'maxFileSize', 'maxTotalSize', 'allowedTypes', 'perUserUploadLimit', 'perUserWindowHours');
   group(t('requests.look'), 'slug', 'branded', 'brandColor');
@@ -311,6 +389,10 @@ addActions({
   },
 });
 
+function noteCollecting(links) {
+  for (const r of links) if (r.collectionId) collecting.add(r.id);
+}
+
 // section is a part of the page with a heading.
 const section = (title, count, ...inside) => [h('div.head', {}, h('h2', {}, title), count), inside];
 
@@ -318,7 +400,8 @@ const section = (title, count, ...inside) => [h('div.head', {}, h('h2', {}, titl
 async function requestPage(v, id) {
   const at = `upload-requests/${encodeURIComponent(id)}`;
   const read = (rest) => api('GET', at + rest, undefined, { signal: v.signal });
-  const [{ data: r }, waiting] = await Promise.all([read(''), read(`/queue?status=pending&limit=${maxShown}`)]);
+  const [{ data: r }, waiting] = await Promise.all([read(''), read(`/queue?status=pending&limit=${maxDecided}`)]);
+  noteCollecting([r]);
   // The server lists the oldest first. The page shows the newest.
   const from = Math.max(0, r.uploadsCount - maxShown);
   const { items } = await read(`/queue?limit=${maxShown}&offset=${from}`);
@@ -345,6 +428,7 @@ export default async function page(v) {
   ]);
   const links = list?.data ?? [], items = waiting?.items ?? [];
   setPending(waiting?.total ?? 0);
+  noteCollecting(links);
 
   const make = { class: 'main', 'aria-label': t('requests.newRequest') };
   add(v.out,
