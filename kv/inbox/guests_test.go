@@ -272,7 +272,7 @@ func TestTakeBack(t *testing.T) {
 		_, err = catalog.Untrash(tx, r)
 		return err
 	})
-	is.Equal(by, "Bob")
+	is.Equal(by, "sender: Bob")
 	is.Equal(len(itemsIn(t, s, c)), 1) // it does not come back into the collection
 	leave("b", 6)
 

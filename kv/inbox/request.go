@@ -89,7 +89,7 @@ func (q *Request) fields(s *field.Set) {
 	s.Name("folderName", &q.FolderName, record.MaxName).
 		Says("Folder for received files; created if it does not exist.", `"Wedding"`)
 	s.ID("collectionId", &q.Collection).
-		Says("Collection of picked items that files go into when they become files of the owner; null is none. "+
+		Says("Collection of picked items that files go into when they become files of the owner; null without one. "+
 			"A collection has one upload request: naming it takes it from another.", `null`)
 	s.Bool("isActive", &q.Active).Says("Whether the link takes files.", `true`)
 	s.Bool("requiresApproval", &q.Approval).Says("Whether files wait for the owner's approval.", `true`)

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"bytes"
-	"cmp"
 	"time"
 
 	"kist/kv"
@@ -79,7 +78,11 @@ func TakeBack(tx *kv.Tx, s Sent) error {
 	if err != nil {
 		return err
 	}
-	return catalog.TakeBack(tx, r, cmp.Or(i.Sender, "sender"))
+	by := "sender"
+	if i.Sender != "" {
+		by += ": " + i.Sender
+	}
+	return catalog.TakeBack(tx, r, by)
 }
 
 // dropSender deletes the row of SenderTable for an item, if there is one.
