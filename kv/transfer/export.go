@@ -14,6 +14,7 @@ import (
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/field"
 	"kist/kv/history"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -229,6 +230,10 @@ func (a *account) record(r *record.Record, v *record.Shown) error {
 	if err != nil {
 		return err
 	}
+	v.Body, err = a.named(r.Owner, r.Kind, v.Body)
+	if err != nil {
+		return err
+	}
 	a.write(format.AppendRecord(a.line[:0], v, catalog.Used(a.tx, r), refers))
 	a.x.Holds.Records++
 
@@ -258,10 +263,42 @@ func (a *account) versions() error {
 			if err != nil {
 				return err
 			}
+			v.Body, err = a.named(r.Owner, r.Kind, v.Body)
+			if err != nil {
+				return err
+			}
 			a.write(format.AppendVersion(a.line[:0], r, v))
 		}
 	}
 	return nil
+}
+
+// named is the body of a record with the ids that the files which it shows have in the export. Those of others, and of
+// files that are gone, stay.
+func (a *account) named(owner record.ID, k *record.Kind, body []byte) ([]byte, error) {
+	r := record.Record{Owner: owner, Kind: k, Body: body}
+	if len(r.Shows()) == 0 {
+		return body, nil
+	}
+	b, err := r.Decode()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	renamed := record.RenameShown(b, func(id record.ID) record.ID {
+		f, err := catalog.Borrow(a.tx, owner, record.Files, id.String())
+		if err != nil {
+			if !kv.Missing(err) {
+				failed = err
+			}
+			return id
+		}
+		return format.FileID(f.Slug)
+	})
+	if failed != nil || renamed == b {
+		return body, failed
+	}
+	return field.AppendJSON(nil, renamed), nil
 }
 
 // carried is what a collection refers to; nil for other records.

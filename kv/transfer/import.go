@@ -47,15 +47,17 @@ type Import struct {
 	MaxFile int64        // bytes of one file
 	Tell    func(*Moved) // receives the progress now and then; may be nil
 
-	report *Moved
-	batch  []*entry
-	volume int
+	report   *Moved
+	batch    []*entry
+	volume   int
+	newFiles bool // the batch has files that texts may show
 	// The owner's records, by identity; a zero id was created by this import.
 	seen  map[*record.Kind]map[[16]byte]record.ID
-	pages map[[16]byte]bool    // pages of the bookmarks that this import has created, or would create
-	slugs map[string]bool      // slugs that a dry run would have given
-	moved map[string]record.ID // records that have another slug than in the source, by that slug
-	last  record.ID            // the latest record that was created
+	pages map[[16]byte]bool       // pages of the bookmarks that this import has created, or would create
+	slugs map[string]bool         // slugs that a dry run would have given
+	moved map[string]record.ID    // records that have another slug than in the source, by that slug
+	files map[record.ID]record.ID // files that have another id than in the source, by that id
+	last  record.ID               // the latest record that was created
 }
 
 // entry is a row on its way into the store.
@@ -76,7 +78,7 @@ type entry struct {
 func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) (*Moved, error) {
 	m.report = &Moved{Format: string(name), DryRun: m.DryRun, Made: map[string]int64{}, Remarks: []Remark{}}
 	m.seen, m.pages, m.slugs = map[*record.Kind]map[[16]byte]record.ID{}, map[[16]byte]bool{}, map[string]bool{}
-	m.moved = map[string]record.ID{}
+	m.moved, m.files = map[string]record.ID{}, map[record.ID]record.ID{}
 	defer m.forget()
 
 	if err := m.addAll(ctx, rows); err != nil {
@@ -114,7 +116,7 @@ const largeImport = 10_000
 
 // forget drops the index of the owner's records, which grows with their number.
 func (m *Import) forget() {
-	m.seen, m.pages, m.slugs, m.moved = nil, nil, nil, nil
+	m.seen, m.pages, m.slugs, m.moved, m.files = nil, nil, nil, nil, nil
 	if m.report.Entries >= largeImport {
 		debug.FreeOSMemory()
 	}
@@ -141,6 +143,11 @@ func (m *Import) add(row format.Row) error {
 	}
 
 	e := &entry{Row: row}
+	if row.Kind != nil && row.Kind != record.Files && m.newFiles {
+		if err := m.flush(); err != nil { // the ids of files are known once they are in the store
+			return err
+		}
+	}
 	if row.Version != nil {
 		m.volume += len(row.Version.Body)
 	} else if row.Label == nil {
@@ -151,6 +158,7 @@ func (m *Import) add(row format.Row) error {
 		}
 	}
 	m.batch = append(m.batch, e)
+	m.newFiles = m.newFiles || row.FileID != uuid.Nil
 	if e.form != nil {
 		m.volume += len(field.AppendJSON(nil, e.form.Body))
 	}
@@ -178,6 +186,8 @@ func (m *Import) ready(e *entry) (bool, error) {
 		m.refuse(e, err)
 		return false, nil
 	}
+	e.form.Attached = e.Attached
+	e.form.Body = record.RenameShown(e.form.Body, m.here)
 	e.form.Password = field.Secret{} // the row has a hash or no password
 	if e.Kind == record.Files {
 		if err := m.bytes(e); err != nil {
@@ -210,6 +220,15 @@ func (m *Import) ready(e *entry) (bool, error) {
 	return true, nil
 }
 
+// here is the id that a file of the source has in the store. Those of other files stay: they may be the owner's, and of
+// others' files a text shows nothing.
+func (m *Import) here(id record.ID) record.ID {
+	if now, moved := m.files[id]; moved {
+		return now
+	}
+	return id
+}
+
 // identity is equal for two records that count as the same. It is made from the page
 // of a bookmark, the slug and target of a short link, or the name and content of a
 // file. For any other record, and for rows of kist's own export, it is made from all
@@ -236,8 +255,9 @@ func identity(k *record.Kind, slug string, b record.Body, created time.Time, exa
 	return [16]byte(sum[:])
 }
 
-// identityOf is the identity by all fields and the time of creation.
+// identityOf is the identity by all fields and the time of creation. Files that a text shows may have other ids.
 func identityOf(k *record.Kind, created time.Time, b record.Body) [16]byte {
+	b = record.RenameShown(b, func(record.ID) record.ID { return uuid.Nil })
 	at := int64(0)
 	if !created.IsZero() {
 		at = created.UnixMilli()
@@ -390,7 +410,7 @@ func (s *reader) Read(b []byte) (int, error) {
 
 func (m *Import) flush() error {
 	batch := m.batch
-	m.batch, m.volume = nil, 0
+	m.batch, m.volume, m.newFiles = nil, 0, false
 	if len(batch) == 0 {
 		return nil
 	}
@@ -452,7 +472,15 @@ type progress struct {
 	slugs map[string]bool   // slugs that a dry run would have given
 	pages map[[16]byte]bool // pages of new bookmarks
 	moved map[string]record.ID
+	files map[record.ID]record.ID
 	last  record.ID
+}
+
+// found notes which file of the store an entry is.
+func (p *progress) found(e *entry, id record.ID) {
+	if e.FileID != uuid.Nil {
+		p.files[e.FileID] = id
+	}
 }
 
 func (m *Import) commit(batch []*entry) error {
@@ -465,7 +493,7 @@ func (m *Import) commit(batch []*entry) error {
 	}
 
 	var done []outcome
-	now := &progress{map[string]bool{}, map[[16]byte]bool{}, map[string]record.ID{}, m.last}
+	now := &progress{map[string]bool{}, map[[16]byte]bool{}, map[string]record.ID{}, map[record.ID]record.ID{}, m.last}
 	run := func(tx *kv.Tx) error {
 		for i, e := range batch {
 			if i%releaseEvery == releaseEvery-1 {
@@ -496,6 +524,7 @@ func (m *Import) commit(batch []*entry) error {
 	maps.Copy(m.slugs, now.slugs)
 	maps.Copy(m.pages, now.pages)
 	maps.Copy(m.moved, now.moved)
+	maps.Copy(m.files, now.files)
 	return nil
 }
 
@@ -594,10 +623,12 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		switch {
 		case !taken && !m.slugs[form.Slug] && !now.slugs[form.Slug]:
 		case taken && e.Exact && r.Owner == m.Owner && r.Kind == e.Kind:
+			now.found(e, r.ID)
 			return m.existing(tx, e, r)
 		case e.Exact && m.has(e):
 			if id := m.seen[e.Kind][e.id]; id != uuid.Nil {
 				now.moved[form.Slug] = id
+				now.found(e, id)
 			}
 			return o, nil
 		case e.Kind == record.Links:
@@ -645,6 +676,7 @@ func (m *Import) create(
 		}
 	}
 	now.last = r.ID
+	now.found(e, r.ID)
 	if form.Slug != e.form.Slug {
 		now.moved[e.form.Slug] = r.ID
 	}
@@ -678,7 +710,24 @@ func (m *Import) version(tx *kv.Tx, e *entry, now *progress) (o outcome, err err
 	if err != nil {
 		return o, err
 	}
-	return o, history.AddVersion(tx, r, e.Version.VersionHead, e.Version.Body)
+	body, err := m.versionBody(e)
+	if err != nil {
+		return o, err
+	}
+	return o, history.AddVersion(tx, r, e.Version.VersionHead, body)
+}
+
+// versionBody is the text of a version with the ids that its files have in the store.
+func (m *Import) versionBody(e *entry) ([]byte, error) {
+	r := record.Record{Kind: e.Kind, Body: e.Version.Body}
+	if len(r.Shows()) == 0 {
+		return r.Body, nil
+	}
+	b, err := r.Decode()
+	if err != nil {
+		return nil, err
+	}
+	return field.AppendJSON(nil, record.RenameShown(b, m.here)), nil
 }
 
 // refer finds what a collection refers to and puts it into the form. It returns how much is missing.

@@ -83,6 +83,9 @@ type Row struct {
 	Fields field.Object // the input for a create
 	Past   record.Past
 	Folder string // name of a file's folder
+	// FileID is the id by which texts of the source show a file; zero if they do not.
+	FileID   record.ID
+	Attached bool // a file belongs to the texts that show it
 	// Exact says that the row comes from kist. It is the same as the record
 	// with the same slug, not as a record with the same address or content.
 	Exact bool

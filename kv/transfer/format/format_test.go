@@ -300,7 +300,7 @@ func TestKistLines(t *testing.T) {
 	is := is.New(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 	file := &record.Shown{Record: record.Record{
-		Kind: record.Files, Created: at, Updated: at.Add(time.Hour), KeepMetadata: true,
+		Kind: record.Files, Created: at, Updated: at.Add(time.Hour), KeepMetadata: true, Attached: true,
 		Bytes: &record.Content{Photo: record.Photo{Taken: at.Add(-time.Hour), Camera: "Cam1"}},
 		Share: record.Share{
 			Slug: "a", Favorite: true, Password: "$argon2id$hash", Public: true, Limit: 9, AtLimit: record.Delete,
@@ -326,7 +326,7 @@ func TestKistLines(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		KindName(record.Files): `{"slug":"a","originalName":"a.txt","mimeType":"text/plain","size":5,"sha256":"` + hex.EncodeToString(hello[:]) + `","description":"d","uploaderName":"Bob","isPublic":true,"isFavorite":true,"tags":["sea"],` +
-			`"maxViews":9,"maxViewsAction":"delete","expiresAt":"2026-01-02T05:04:05.678Z","logVisits":true,"stripMetadata":false,"folderName":"f","takenAt":"2026-01-02T02:04:05.678Z",` +
+			`"maxViews":9,"maxViewsAction":"delete","expiresAt":"2026-01-02T05:04:05.678Z","logVisits":true,"stripMetadata":false,"id":"43c38590-0f71-8222-b322-ce52c214f9e1","folderName":"f","attach":true,"takenAt":"2026-01-02T02:04:05.678Z",` +
 			`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T04:04:05.678Z","passwordHash":"$argon2id$hash","views":7,"viewsOfLimit":4,"limitReached":true}`,
 		KindName(record.Notes): `{"slug":"n","title":"","content":"new","sourceUrl":"","isPublic":false,"isFavorite":false,"tags":[],"maxViews":null,"maxViewsAction":null,"expiresAt":null,` +
 			`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","passwordHash":"","views":0,"viewsOfLimit":0,"limitReached":false}`,
@@ -354,6 +354,8 @@ func TestKistLines(t *testing.T) {
 		},
 	)
 	is.Equal(rows[0].Folder, "f")
+	is.Equal(rows[0].FileID, FileID("a"))
+	is.True(rows[0].Attached)
 	is.Equal(
 		[]any{rows[0].Fields["stripMetadata"], rows[0].Fields["isPublic"], rows[0].Fields["logVisits"]},
 		[]any{false, true, true},

@@ -3,6 +3,7 @@ package format
 import (
 	"archive/zip"
 	"bufio"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -71,9 +72,18 @@ func AppendRecord(dst []byte, v *record.Shown, used int64, c *Carried) []byte {
 	}
 	l := &line{v, past{Past: &p}, c}
 	if v.Kind == record.Files {
-		l.past.folder = &v.FolderName
+		l.past.file = &ofFile{FileID(v.Slug), v.FolderName, v.Attached}
 	}
 	return append(field.AppendJSON(dst, l), '\n')
+}
+
+// FileID is the id of a file in an export, by which texts show it. It is made from the slug, because the ids of an
+// instance mean nothing elsewhere, and an export that was imported is exported with the same bytes again.
+func FileID(slug string) record.ID {
+	sum := sha256.Sum256([]byte("kist file " + slug))
+	id := record.ID(sum[:16])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // a UUID of version 8
+	return id
 }
 
 // AppendVersion appends the line of an earlier text of a record.
@@ -169,13 +179,24 @@ func (l *line) Fields(s *field.Set) {
 // past has the members of a line that a create does not have.
 type past struct {
 	*record.Past
-	folder *string // of a file; nil for other kinds
-	reads  bool    // an export is read; else what nobody has set is left out
+	file  *ofFile // nil for other kinds
+	reads bool    // an export is read; else what nobody has set is left out
+}
+
+// ofFile has the members of a line that only files have.
+type ofFile struct {
+	id       record.ID // see FileID
+	folder   string
+	attached bool
 }
 
 func (p past) Fields(s *field.Set) {
-	if p.folder != nil {
-		s.Name("folderName", p.folder, record.MaxName)
+	if p.file != nil {
+		s.ID("id", &p.file.id)
+		s.Name("folderName", &p.file.folder, record.MaxName)
+		if p.reads || p.file.attached {
+			s.Bool("attach", &p.file.attached)
+		}
 	}
 	if p.reads || !p.Taken.IsZero() {
 		s.Time("takenAt", &p.Taken)
@@ -233,8 +254,11 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 	}
 	for _, k := range record.Kinds {
 		r := record.Record{Kind: k, KeepMetadata: true, Share: record.Share{Logged: true}}
-		known := members(&line{&record.Shown{Record: r}, past{Past: new(record.Past)}, new(Carried)})
-		known["folderName"], known["takenAt"] = k == record.Files, k == record.Files
+		past := past{Past: new(record.Past)}
+		if k == record.Files {
+			past.file, past.reads = new(ofFile), true
+		}
+		known := members(&line{&record.Shown{Record: r}, past, new(Carried)})
 		if err := each(KindName(k), func(at string, o field.Object) Row {
 			row := kistRow(at, k, o, files)
 			if row.Refused == "" {
@@ -381,7 +405,8 @@ func labelRow(isFolder bool, left *unread) func(string, field.Object) Row {
 func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.File) Row {
 	name := or(or(text(o, "title"), text(o, "originalName")), text(o, "slug"))
 	row := Row{At: at, Name: name, Kind: k, Fields: o, Exact: true}
-	if err := field.Create(past{&row.Past, &row.Folder, true}, o); err != nil {
+	var file ofFile
+	if err := field.Create(past{&row.Past, &file, true}, o); err != nil {
 		return Row{At: at, Name: row.Name, Refused: sentence(err)}
 	}
 	if k == record.Collections {
@@ -403,6 +428,7 @@ func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.Fi
 		return Row{At: at, Name: row.Name, Refused: "Its bytes are not in the export."}
 	}
 	row.Sum, row.Open = &ref, f.Open
+	row.FileID, row.Folder, row.Attached = file.id, file.folder, file.attached
 	return row
 }
 
