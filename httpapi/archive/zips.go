@@ -107,19 +107,20 @@ type Item struct {
 	Seq uint64
 }
 
-// A Fact is what a layout needs of an item that is costly to find out: the name, size and sums of a text, or the name
-// and media type of a file and when its bytes were last found or missed.
+// A Fact is what a layout needs of an item that is costly to find out: the name, size and sums of a text and the files
+// that it shows, or the name and media type of a file and when its bytes were last found or missed.
 type Fact struct {
 	Name    string
 	Media   string
 	Size    int64
 	CRC     uint32
 	Content [32]byte
+	Shows   []record.ID
 	Found   time.Time
 	Gone    time.Time
 }
 
-func (f Fact) bytes() int { return 256 + len(f.Name) + len(f.Media) }
+func (f Fact) bytes() int { return 256 + len(f.Name) + len(f.Media) + 16*len(f.Shows) }
 
 // Fact returns what is remembered about an item.
 func (z *Zips) Fact(item Item) (f Fact, known bool) {

@@ -9,11 +9,15 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"kist/blobs"
 	"kist/httpapi/archive"
@@ -67,7 +71,8 @@ func sendZip(c *web.Request, r *record.Record, who viewer) error {
 	if err != nil {
 		return err
 	}
-	textSent, err := c.Site.Zips.Send(network, int(z.longest))
+	more := max(0, len(z.all)-len(chosen)) * entryBytes
+	textSent, err := c.Site.Zips.Send(network, more+int(z.longest))
 	if err != nil {
 		return err
 	}
@@ -98,8 +103,19 @@ func layout(c *web.Request, r *record.Record, who viewer, chosen []catalog.Item)
 		return nil, err
 	}
 	defer done()
-	z := &zipping{c: c, who: who, counted: r.Limit > 0 && !who.inside(), fresh: map[catalog.CRCKey]uint32{}}
-	for some := range slices.Chunk(chosen, laidAtOnce) {
+	z := &zipping{
+		c: c, who: who, counted: r.Limit > 0 && !who.inside(),
+		fresh: map[catalog.CRCKey]uint32{}, files: map[ownFile]string{},
+	}
+	inOrder := make([]catalog.Item, 0, len(chosen))
+	for _, files := range []bool{true, false} { // texts name the files that they show
+		for _, m := range chosen {
+			if (m.Kind == record.Files) == files {
+				inOrder = append(inOrder, m)
+			}
+		}
+	}
+	for some := range slices.Chunk(inOrder, laidAtOnce) {
 		if err := z.add(some); err != nil {
 			return nil, err
 		}
@@ -120,6 +136,8 @@ type zipping struct {
 	links   []line
 	latest  time.Time                 // of the links
 	longest int64                     // bytes of a text
+	files   map[ownFile]string        // names of the files that are in it
+	sought  int                       // files that texts show
 	fresh   map[catalog.CRCKey]uint32 // computed for this zip
 }
 
@@ -128,6 +146,9 @@ type line struct {
 	key []byte
 	archive.Fact
 }
+
+// An ownFile is a file of an owner. Texts show only files of their own owner.
+type ownFile struct{ owner, id record.ID }
 
 // add makes the entries of some items.
 func (z *zipping) add(some []catalog.Item) error {
@@ -144,14 +165,11 @@ func (z *zipping) add(some []catalog.Item) error {
 			if err != nil {
 				return err
 			}
-			if f, known := z.c.Site.Zips.Fact(archive.Item{ID: item.ID, Seq: item.Seq}); m.Kind == record.Files && known {
-				files[m.ID] = &record.File{OriginalName: f.Name, MimeType: f.Media}
-			} else if m.Kind == record.Files {
-				b, err := item.Decode()
+			if m.Kind == record.Files {
+				files[m.ID], err = z.file(item)
 				if err != nil {
 					return err
 				}
-				files[m.ID] = b.(*record.File) // the kind says so
 			}
 			item.Body = nil
 			items = append(items, item)
@@ -172,6 +190,18 @@ func (z *zipping) add(some []catalog.Item) error {
 		}
 	}
 	return nil
+}
+
+// file is what the zip needs of a file.
+func (z *zipping) file(item *record.Record) (*record.File, error) {
+	if f, known := z.c.Site.Zips.Fact(archive.Item{ID: item.ID, Seq: item.Seq}); known {
+		return &record.File{OriginalName: f.Name, MimeType: f.Media}, nil
+	}
+	b, err := item.Decode()
+	if err != nil {
+		return nil, err
+	}
+	return b.(*record.File), nil // the kind says so
 }
 
 // addFile adds the bytes of a file as the owner or a visitor gets them. A lost file must not keep the others back.
@@ -203,8 +233,10 @@ func (z *zipping) addFile(item *record.Record, b *record.File) error {
 		return f, err
 	}
 	known, sum := false, uint32(0)
+	name := z.names.Unique(b.OriginalName)
+	z.files[ownFile{item.Owner, item.ID}] = name
 	z.all = append(z.all, archive.Entry{
-		Name: z.names.Unique(b.OriginalName), Modified: item.Created, Size: of.Size, Content: of.Digest,
+		Name: name, Modified: item.Created, Size: of.Size, Content: of.Digest,
 		CRC: func() (uint32, error) {
 			if known {
 				return sum, nil
@@ -338,20 +370,21 @@ func (z *zipping) addText(item *record.Record) error {
 	f, known := z.c.Site.Zips.Fact(archive.Item{ID: item.ID, Seq: item.Seq})
 	own := z.who.owns(item) && item.Kind == record.Bookmarks // has more, and changes with the names of its tags
 	if !known || own {
-		if err := z.c.R.Context().Err(); err != nil {
-			return err
-		}
-		z.c.W.Extend()
-		name, text, seq, err := z.text(key)
+		seq := uint64(0)
+		var err error
+		f, seq, err = z.textFact(key)
 		if err != nil {
 			return err
 		}
-		f = archive.Fact{
-			Name: archive.Safe(name), Size: int64(len(text)), CRC: crc32.ChecksumIEEE([]byte(text)),
-			Content: sha256.Sum256([]byte(text)),
-		}
 		if !own {
 			z.c.Site.Zips.Remember(archive.Item{ID: item.ID, Seq: seq}, f)
+		}
+	}
+	if len(f.Shows) > 0 {
+		var err error
+		f, err = z.withFiles(item, f)
+		if err != nil {
+			return err
 		}
 	}
 	if item.Kind == record.Bookmarks || item.Kind == record.Links {
@@ -370,8 +403,112 @@ func (z *zipping) addText(item *record.Record) error {
 	return nil
 }
 
+// textFact reads what the layout needs of a text.
+func (z *zipping) textFact(key []byte) (f archive.Fact, seq uint64, err error) {
+	if err := z.c.R.Context().Err(); err != nil {
+		return f, 0, err
+	}
+	z.c.W.Extend()
+	t, err := z.text(key)
+	return archive.Fact{
+		Name: archive.Safe(t.name), Size: int64(len(t.text)), CRC: crc32.ChecksumIEEE([]byte(t.text)),
+		Content: sha256.Sum256([]byte(t.text)), Shows: t.shows,
+	}, t.seq, err
+}
+
+// Bounds of the files beside texts in one zip: those after them are left out, as if they were gone.
+const (
+	maxEntries = 21_000  // with the other items; has room in what may be sent to a network
+	maxSought  = 100_000 // files that texts show
+)
+
+// withFiles adds the files that a text shows and that the viewer may open, and returns the fact for the text with their
+// names.
+func (z *zipping) withFiles(item *record.Record, f archive.Fact) (archive.Fact, error) {
+	names := sha256.New()
+	names.Write(item.ID[:])
+	for _, id := range f.Shows {
+		of := ownFile{item.Owner, id}
+		if z.files[of] == "" && len(z.all) < maxEntries && z.sought < maxSought {
+			z.sought++
+			if err := z.addShown(item, f.Shows, id); err != nil && !kv.Missing(err) {
+				return f, err
+			}
+		}
+		fmt.Fprintf(names, "%s %q\n", id, z.files[of])
+	}
+	at := archive.Item{ID: record.ID(names.Sum(nil)[:16]), Seq: item.Seq}
+	if f, known := z.c.Site.Zips.Fact(at); known {
+		return f, nil
+	}
+	f, seq, err := z.textFact(item.Key())
+	if err == nil && seq == item.Seq {
+		z.c.Site.Zips.Remember(at, f)
+	}
+	return f, err
+}
+
+// addShown adds a file that a text shows; Missing if the viewer may not open it.
+func (z *zipping) addShown(item *record.Record, shown []record.ID, id record.ID) error {
+	var f *record.Record
+	var b *record.File
+	if err := z.c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		f, err = catalog.Borrow(tx, item.Owner, record.Files, id.String())
+		if err != nil {
+			return err
+		}
+		if !item.MayOpen(shown, f, z.who.asker()) {
+			return record.ErrMissing
+		}
+		b, err = z.file(f)
+		f.Body = nil
+		return err
+	}); err != nil {
+		return err
+	}
+	return z.addFile(f, b)
+}
+
+// A zipText is an item as text.
+type zipText struct {
+	name, text string
+	shows      []record.ID
+	seq        uint64
+}
+
+// gone stands for a file that a text shows and that this viewer does not get.
+const gone = "picture removed"
+
+var fileAddress = regexp.MustCompile(record.FileScheme + `[0-9A-Fa-f-]{36}`)
+
+// withNames is an item as text, with the names of the files in the zip in place of their addresses. The ids of files
+// that the viewer does not get are nowhere in it.
+func (z *zipping) withNames(item *record.Record, shows []record.ID, b record.Body) string {
+	name := func(id record.ID) string {
+		if !slices.Contains(shows, id) {
+			return ""
+		}
+		return z.files[ownFile{item.Owner, id}]
+	}
+	named := record.PlaceShown(b, func(id record.ID) record.Placed {
+		file := name(id)
+		if file == "" {
+			return record.Placed{Text: "*" + gone + "*", Whole: true}
+		}
+		return record.Placed{Text: url.PathEscape(file)}
+	})
+	_, text := asText(named, name(record.PictureOf(b)))
+	return fileAddress.ReplaceAllStringFunc(text, func(address string) string {
+		id, err := uuid.Parse(address[len(record.FileScheme):])
+		if err != nil || name(id) != "" {
+			return address
+		}
+		return gone
+	})
+}
+
 // text reads an item as text. Only a few long ones are read at the same time.
-func (z *zipping) text(key []byte) (name, text string, seq uint64, err error) {
+func (z *zipping) text(key []byte) (t zipText, err error) {
 	read := func(tx *kv.Tx) error {
 		row := tx.Get(kv.RecordBucket, key)
 		if row == nil {
@@ -385,7 +522,7 @@ func (z *zipping) text(key []byte) (name, text string, seq uint64, err error) {
 		if err != nil {
 			return err
 		}
-		seq = item.Seq
+		t.seq, t.shows = item.Seq, item.Shows()
 		switch b := b.(type) {
 		case *record.Bookmark:
 			line := format.Bookmark{URL: b.URL, Title: b.Named(), Created: item.Created}
@@ -396,28 +533,32 @@ func (z *zipping) text(key []byte) (name, text string, seq uint64, err error) {
 				}
 				line = format.BookmarkOf(&v, b)
 			}
-			text = string(format.AppendNetscape(nil, &line))
+			t.text = string(format.AppendNetscape(nil, &line))
 		case *record.Link:
 			line := format.Bookmark{URL: b.URL, Title: b.Named(), Created: item.Created}
-			text = string(format.AppendNetscape(nil, &line))
+			t.text = string(format.AppendNetscape(nil, &line))
 		default:
-			name, text = asText(b)
+			if len(t.shows) == 0 {
+				t.name, t.text = asText(b, "")
+				break
+			}
+			t.name, t.text = titleOf(b)+".md", z.withNames(item, t.shows, b)
 		}
 		return nil
 	}
 	err = z.c.Making(func() error { return z.c.Site.Store.View(read) })
-	return name, text, seq, err
+	return t, err
 }
 
 var errChanged = errors.New("a text was changed while it was sent")
 
 // same reads the text again that the layout was made for.
 func (z *zipping) same(key []byte, f archive.Fact) (string, error) {
-	_, text, _, err := z.text(key)
-	if err == nil && sha256.Sum256([]byte(text)) != f.Content {
+	t, err := z.text(key)
+	if err == nil && sha256.Sum256([]byte(t.text)) != f.Content {
 		err = errChanged
 	}
-	return text, err
+	return t.text, err
 }
 
 // addLinks adds the file of the bookmarks and short links.
@@ -518,8 +659,9 @@ var extensions = map[string]string{
 	"markdown": ".md", "nginx": ".conf", "powershell": ".ps1", "python": ".py", "ruby": ".rb", "rust": ".rs", "perl": ".pl", "haskell": ".hs", "text": ".txt", "plaintext": ".txt",
 }
 
-// asText is an item as a text file and the name of that file.
-func asText(b record.Body) (name, text string) {
+// asText is an item as a text file and the name of that file. picture is the name of the file that is its picture; ""
+// without one.
+func asText(b record.Body, picture string) (name, text string) {
 	var out bytes.Buffer
 	section := func(heading, text string) {
 		if strings.TrimSpace(text) != "" {
@@ -545,6 +687,9 @@ func asText(b record.Body) (name, text string) {
 		return b.Title() + ext, b.Content
 	case *record.Recipe:
 		fmt.Fprintf(&out, "# %s\n\n", b.Name)
+		if picture != "" {
+			fmt.Fprintf(&out, "![Photo](%s)\n\n", url.PathEscape(picture))
+		}
 		if b.Description != "" {
 			fmt.Fprintf(&out, "%s\n\n", b.Description)
 		}
@@ -552,6 +697,9 @@ func asText(b record.Body) (name, text string) {
 		section("## Instructions", b.Instructions)
 	case *record.Game:
 		fmt.Fprintf(&out, "# %s\n\n", b.Name)
+		if picture != "" {
+			fmt.Fprintf(&out, "![Cover](%s)\n\n", url.PathEscape(picture))
+		}
 		for _, fact := range [][2]string{{"Platform", b.Platform}, {"Status", string(b.Status)}, {"Store", b.StoreURL}} {
 			if fact[1] != "" {
 				fmt.Fprintf(&out, "- %s: %s\n", fact[0], fact[1])

@@ -422,8 +422,9 @@ func TestCollectionZipReadsLittle(t *testing.T) { // not parallel: it measures
 	is := is.New(t)
 	a := apitest.Start(t)
 	var ids []string
+	picture := a.Upload(nil, apitest.File("a.png", "image/png", "picture")).Want(201).Text("id")
 	for i := range 20 {
-		ids = append(ids, a.Note(fmt.Sprint(i, strings.Repeat("x", 500_000)), ""))
+		ids = append(ids, a.Note(fmt.Sprint(i, " ![](kist:", picture, ") ", strings.Repeat("x", 500_000)), ""))
 	}
 	a.Collect("all", "", ids...)
 	tag := a.Visit("/x/all.zip", "Range", "bytes=0-0").Want(206).Header.Get("Etag")
