@@ -11,13 +11,10 @@ import (
 	"io/fs"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"kist/blobs"
 	"kist/httpapi/archive"
@@ -477,9 +474,7 @@ type zipText struct {
 }
 
 // gone stands for a file that a text shows and that this viewer does not get.
-const gone = "picture removed"
-
-var fileAddress = regexp.MustCompile(record.FileScheme + `[0-9A-Fa-f-]{36}`)
+const gone = "*picture removed*"
 
 // withNames is an item as text, with the names of the files in the zip in place of their addresses. The ids of files
 // that the viewer does not get are nowhere in it.
@@ -490,21 +485,9 @@ func (z *zipping) withNames(item *record.Record, shows []record.ID, b record.Bod
 		}
 		return z.files[ownFile{item.Owner, id}]
 	}
-	named := record.PlaceShown(b, func(id record.ID) record.Placed {
-		file := name(id)
-		if file == "" {
-			return record.Placed{Text: "*" + gone + "*", Whole: true}
-		}
-		return record.Placed{Text: url.PathEscape(file)}
-	})
+	named := record.PlaceShown(b, func(id record.ID) string { return url.PathEscape(name(id)) }, gone)
 	_, text := asText(named, name(record.PictureOf(b)))
-	return fileAddress.ReplaceAllStringFunc(text, func(address string) string {
-		id, err := uuid.Parse(address[len(record.FileScheme):])
-		if err != nil || name(id) != "" {
-			return address
-		}
-		return gone
-	})
+	return text
 }
 
 // text reads an item as text. Only a few long ones are read at the same time.

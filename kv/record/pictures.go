@@ -92,14 +92,90 @@ func named(body []byte, word string, ids []ID, most int) []ID {
 	return ids
 }
 
-var shownPicture = regexp.MustCompile(`!\[([^\]\n]*)\]\(` + FileScheme + `[0-9A-Fa-f-]{36}\)`)
+// A file's address, and a picture with one and perhaps a title. The address is found wherever it stands: Shows finds it in
+// code, too.
+var (
+	fileAddress  = regexp.MustCompile(FileScheme + `[0-9A-Fa-f-]{36}`)
+	shownPicture = regexp.MustCompile(
+		`!\[([^\]\n]*)\]\(<?` + FileScheme + `[0-9A-Fa-f-]{36}>?(?:[ \t]+"[^"\n]*")?[ \t]*\)`)
+)
+
+// PlaceShown returns b with what place returns instead of each address of a file in its Markdown. Where place returns
+// "", gone stands instead of the address, or of the whole picture. It does not change the picture of a recipe or a game.
+// It returns b itself if there are none.
+func PlaceShown(b Body, place func(id ID) string, gone string) Body {
+	switch b := b.(type) {
+	case *Note:
+		c := *b
+		c.Content = placeIn(b.Content, place, gone)
+		if c != *b {
+			return &c
+		}
+	case *Recipe:
+		c := *b
+		for _, text := range []*string{&c.Description, &c.Ingredients, &c.Instructions} {
+			*text = placeIn(*text, place, gone)
+		}
+		if c != *b {
+			return &c
+		}
+	}
+	return b
+}
+
+// placeIn is PlaceShown for one text.
+func placeIn(text string, place func(id ID) string, gone string) string {
+	if !strings.Contains(text, FileScheme) {
+		return text
+	}
+	placed := func(address string) string {
+		id, err := uuid.Parse(address[len(FileScheme):])
+		if err != nil {
+			return address
+		}
+		return place(id)
+	}
+	text = shownPicture.ReplaceAllStringFunc(text, func(picture string) string {
+		if placed(fileAddress.FindString(picture)) == "" {
+			return gone
+		}
+		return picture
+	})
+	return fileAddress.ReplaceAllStringFunc(text, func(address string) string {
+		now := placed(address)
+		if now == "" {
+			return gone
+		}
+		return now
+	})
+}
+
+// RenameShown returns b with other ids for the files that it shows. It returns b itself if nothing changes.
+func RenameShown(b Body, other func(id ID) ID) Body {
+	b = PlaceShown(b, func(id ID) string { return FileScheme + other(id).String() }, "")
+	id := PictureOf(b)
+	if id == (ID{}) || other(id) == id {
+		return b
+	}
+	switch b := b.(type) {
+	case *Recipe:
+		c := *b
+		c.Photo = other(id)
+		return &c
+	case *Game:
+		c := *b
+		c.Cover = other(id)
+		return &c
+	}
+	return b
+}
 
 // maxTitled is how much of a text is read for its title.
 const maxTitled = 16 << 10
 
 // withoutPictures is the beginning of a text, with the words of its pictures in their place.
 func withoutPictures(text string) string {
-	text = text[:min(len(text), maxTitled)]
+	text = strings.ToValidUTF8(text[:min(len(text), maxTitled)], "")
 	if !strings.Contains(text, FileScheme) {
 		return text
 	}
