@@ -250,6 +250,7 @@ var scriptTexts = map[string][]string{
 	"house-later":       {"house", "tiles"},
 	"keys-later":        {"keys", "setups"},
 	"picker-later":      {"board"},
+	"pictures-later":    {"pictures"},
 	"kind-later":        {"tiles"},
 	"moving-later":      {"import", "remarks"},
 	"remote-later":      {"remote"},

@@ -162,7 +162,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     timer = setTimeout(() => {
       if (editor !== d) return; // a picture came too late
       keepDraft();
-      status.textContent = storage.get(key) ? t('editor.kept') : '';
+      if (!save.disabled) status.textContent = storage.get(key) ? t('editor.kept') : '';
     }, 300);
   });
 
@@ -250,11 +250,26 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     }
     return null;
   }
+  // uploaded waits for the files that the texts wait for. It returns false if the editor was closed meanwhile.
+  async function uploaded() {
+    for (let n = form.waits; n && editor === d; n = form.waits) {
+      status.textContent = t('editor.waits', { n });
+      await new Promise((go) => { node.addEventListener('input', go, { once: true }); });
+    }
+    status.textContent = '';
+    return editor === d;
+  }
   node.addEventListener('submit', async (e) => {
     e.preventDefault();
-    if (!form.check()) return;
+    if (save.disabled || !form.check()) return;
     save.disabled = true;
-    try { await saveForm(); } catch (problem) { form.showProblem(problem); } finally { save.disabled = false; }
+    try {
+      if (await uploaded() && form.check()) await saveForm();
+    } catch (problem) {
+      form.showProblem(problem);
+    } finally {
+      save.disabled = false;
+    }
   });
 
   // ---- The start ----

@@ -82,7 +82,10 @@ function control(f, value) {
   });
   c.el = c.input = el;
   if (f.type === 'text' && f.maxLength > longestPlain && !f.mono) {
-    c.extra = preview(el, f.label, !f.foreign);
+    const lines = new Map();
+    c.extra = preview(el, f.label, f.foreign ? null : lines);
+    c.waits = () => [...lines.keys()].filter((line) => el.value.includes(line)).length;
+    c.peek = () => [...lines].reverse().reduce((text, l) => text.replace(partOf(text, l), ''), el.value);
   }
   const suggested = suggestionsOf(f);
   if (suggested) c.extra = h('datalist', { id: id + '-list' }, suggested.map((v) => h('option', { value: v })));
@@ -110,9 +113,38 @@ function control(f, value) {
 // Longer texts than this are Markdown.
 const longestPlain = 10_000;
 
-// preview lets the user switch between a text area and its text as pages show it. Into a text of one's own, mine, pictures
-// can be put.
-function preview(area, label, mine) {
+// partOf is what to take out of a text, so that nothing is left of a line that addLine has put there.
+const partOf = (text, [line, whole]) =>
+  text.endsWith(whole) ? whole : text.includes(line + '\n') ? line + '\n' : line;
+
+// addLine puts a line at the cursor of a text area that stands for a file until it is uploaded. lines are all of these,
+// each with what was put around it.
+function addLine(area, lines, { name }) {
+  const { value, selectionEnd: at } = area, words = name.replace(/[\[\]\\\n]/g, ' ');
+  let line = '';
+  for (let n = 1; !line || value.includes(line) || lines.has(line); n++) {
+    line = `![${t('forms.uploading', { name: n > 1 ? `${words} (${n})` : words })}]()`;
+  }
+  const whole = (value[at - 1] ?? '\n') === '\n' ? line : '\n' + line;
+  lines.set(line, value[at] === '\n' ? whole : whole + '\n');
+  area.setRangeText(lines.get(line), at, at, 'end');
+  return line;
+}
+
+const noteInput = (area) => area.dispatchEvent(new Event('input', { bubbles: true }));
+
+// replaceLine puts a text in the place of a line of addLine, wherever it is now; '' takes the line out.
+export function replaceLine(area, lines, line, text) {
+  while (area.value.includes(line)) {
+    const part = text ? line : partOf(area.value, [line, lines.get(line)]), at = area.value.indexOf(part);
+    area.setRangeText(text, at, at + part.length, 'preserve');
+  }
+  noteInput(area);
+}
+
+// preview lets the user switch between a text area and its text as pages show it. Into a text of one's own, which has
+// lines for files, pictures can be put.
+function preview(area, label, lines) {
   const shown = h('div.prose.rendered', {
     hidden: true, 'aria-label': t('forms.previewOf', { label }), role: 'region', tabindex: '0',
   });
@@ -137,7 +169,14 @@ function preview(area, label, mine) {
   };
   const file = h('input', { type: 'file', multiple: true, accept: 'image/*,video/*,audio/*', hidden: true });
   const add = h('button.quiet', { type: 'button' }, icon('plus'), t('forms.picture'));
-  const insert = (files) => loadModule('pictures').then((m) => m.insertFiles(area, files), showProblem);
+  const insert = (files) => {
+    const added = files.map((one) => [addLine(area, lines, one), one]);
+    noteInput(area);
+    loadModule('pictures').then((m) => m.insertFiles(area, lines, added), (e) => {
+      for (const [line] of added) replaceLine(area, lines, line, '');
+      showProblem(e);
+    });
+  };
   add.onclick = () => file.click();
   file.onchange = () => {
     insert([...file.files]);
@@ -150,8 +189,8 @@ function preview(area, label, mine) {
     e.preventDefault();
     insert(files);
   };
-  if (mine) for (const event of ['paste', 'drop']) area.addEventListener(event, take);
-  return [h('div.tabs', { role: 'group', 'aria-label': label }, write, read, mine && add, mine && file), shown];
+  if (lines) for (const event of ['paste', 'drop']) area.addEventListener(event, take);
+  return [h('div.tabs', { role: 'group', 'aria-label': label }, write, read, lines && add, lines && file), shown];
 }
 
 // wrap puts the label, the hint and the place for an error around a control.
@@ -264,7 +303,10 @@ export class Form {
 
   get values() { return Object.fromEntries(this.controls.map((c) => [c.f.name, c.get()])); }
 
-  // draft has all values except passwords, which are never stored.
+  // waits is how many files the texts wait for.
+  get waits() { return this.controls.reduce((n, c) => n + (c.waits?.() ?? 0), 0); }
+
+  // draft has all values except passwords, which are never stored, and lines that stand for files.
   get draft() {
     const kept = this.controls.filter((c) => c.f.type !== 'password');
     return Object.fromEntries(kept.map((c) => [c.f.name, (c.peek ?? c.get)()]));

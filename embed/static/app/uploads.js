@@ -37,8 +37,8 @@ function drawPanel() {
 }
 
 // uploadFor is a waiting upload of a file, with its row.
-function uploadFor(file, fields, added) {
-  const u = { file, fields, added, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '' };
+function uploadFor(file, fields, added, failed) {
+  const u = { file, fields, added, failed, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '' };
   u.bar = h('i');
   u.status = h('span');
   u.acts = h('div.acts');
@@ -55,12 +55,13 @@ function uploadFor(file, fields, added) {
 }
 
 // sendFiles queues files. The fields are sent with each of them, and added is called with the record and the
-// file of each.
-export function sendFiles(files, fields = {}, added = null) {
+// file of each. A file with failed is not tried again by the user: that is called with the reason, which is '' if the
+// user has cancelled it.
+export function sendFiles(files, fields = {}, added = null, failed = null) {
   if (!files.length) return;
   if (!find('ul', panel)) drawPanel();
   for (const file of files) {
-    const u = uploadFor(file, { ...fields, ...file.kist }, added);
+    const u = uploadFor(file, { ...fields, ...file.kist }, added, failed);
     queue.push(u);
     find('ul', panel).append(u.row);
     if (file.size <= start.maxUpload) continue;
@@ -154,6 +155,10 @@ function retry(u, status, data) {
 
 function fail(u, text, forGood) {
   Object.assign(u, { state: 'failed', text, forGood });
+  if (u.failed) {
+    drop(u);
+    u.failed(text);
+  }
   if (queue.some((x) => x.state !== 'failed')) startNext();
   else draw();
 }
@@ -264,6 +269,7 @@ addActions({
     if (u.tus) u.tus.cancel(u, { ...u.tus.ofOwner(me.id, base), storage });
     else u.xhr?.abort();
     drop(u);
+    u.failed?.('');
     startNext();
     if (!queue.some(isOpen)) allDone();
   },
