@@ -120,11 +120,11 @@ func (p *place) pictured(key string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	part, err := form.CreateFormFile("file", "soup.txt")
+	part, err := form.CreateFormFile("file", "soup.svg")
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	_, err = io.WriteString(part, "stands for a picture")
+	_, err = io.WriteString(part, `<svg xmlns="http://www.w3.org/2000/svg"/>`)
 	if err != nil {
 		p.t.Fatal(err)
 	}

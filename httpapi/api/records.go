@@ -58,6 +58,9 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 			if err := target(tx); err != nil {
 				return made, web.JoinProblems(err)
 			}
+			if err := public.TakeOwnPicture(c.Site, tx, c.Owner(), form.Body, record.ID{}, ""); err != nil {
+				return made, err
+			}
 			if err := catalog.CheckPicture(tx, c.Owner(), form.Body, record.ID{}); err != nil {
 				return made, err
 			}
@@ -151,11 +154,15 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 				return err
 			}
 			form.By, form.Seen = writer(c, way), seen
-			before, pictured := public.LinkTarget(form), record.PictureOf(form.Body)
+			before := public.LinkTarget(form)
+			pictured, shown := record.PictureOf(form.Body), public.PictureAddress(form.Body)
 			if err := form.Patch(in); err != nil {
 				return err
 			}
 			if err := web.JoinProblems(public.CheckTarget(c.Site, tx, form, before)); err != nil {
+				return err
+			}
+			if err := public.TakeOwnPicture(c.Site, tx, r.Owner, form.Body, pictured, shown); err != nil {
 				return err
 			}
 			if err := catalog.CheckPicture(tx, r.Owner, form.Body, pictured); err != nil {

@@ -23,6 +23,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/inbox"
+	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -307,7 +308,11 @@ func (b *board) add(tx *kv.Tx, m catalog.Item, item *record.Record) error {
 			return err
 		}
 	}
-	b.describe(&t, m, item, head)
+	own, err := catalog.OwnPicture(tx, item, head, b.who.asker(), hasPoster(b.c.Site))
+	if err != nil {
+		return err
+	}
+	b.describe(&t, m, item, head, own != nil)
 	if t.Look == pictureLook {
 		b.page.Pictures = append(b.page.Pictures, t)
 	} else {
@@ -322,12 +327,12 @@ const pictureLook = "picture"
 // The lines of a note or a snippet on its card.
 const cardLines = 8
 
-// describe adds what a tile says about an item beside its title.
-func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, head record.Body) {
+// describe adds what a tile says about an item beside its title. pictured says whether it has a picture of its own.
+func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, head record.Body, pictured bool) {
 	l := b.c.Lang()
 	// What is not there yet counts as a wrong address for visitors.
 	address, _ := pictureOf(head)
-	if record.PictureOf(head) != uuid.Nil || address != "" && (b.who.inside() || b.c.Site.Pictures.Has(address)) {
+	if pictured || address != "" && (b.who.inside() || b.c.Site.Pictures.Has(address)) {
 		t.Picture = b.small(m.ID) + "?" + sizeParam + "=picture"
 	}
 	switch head := head.(type) {
@@ -337,7 +342,7 @@ func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, hea
 		}
 		t.Kind = mediaName(l, head.MimeType, t.Title)
 		t.Letter = extensionOf(head.OriginalName)
-		if Shrinks(head.MimeType) {
+		if media.Shrinks(head.MimeType) {
 			t.Picture, t.Look = b.small(m.ID), pictureLook
 			b.pictures[len(b.page.Pictures)] = item.Bytes.Ref
 		} else if t.Film {

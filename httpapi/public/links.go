@@ -2,6 +2,7 @@ package public
 
 import (
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 
@@ -85,10 +86,18 @@ func RedirectLink(c *web.Request, r *record.Record, who viewer) error {
 	return nil
 }
 
-// linkAt is the slug if the address is a short link of this server, otherwise "". It must
-// consider how addresses vary: HTTP may redirect to HTTPS, and a proxy may merge slashes.
+// linkAt is the slug if the address is a short link of this server, otherwise "".
 func linkAt(s *web.Site, address string) string {
-	base := s.BaseURL
+	name := strings.TrimPrefix(pathAt(s.BaseURL, address), "s/")
+	if strings.Contains(name, "/") {
+		return ""
+	}
+	return name
+}
+
+// pathAt is the path of an address below a base of this server's addresses; "" for an address elsewhere, or of a folder.
+// It considers how addresses vary: HTTP may redirect to HTTPS, and a proxy may merge slashes.
+func pathAt(base *url.URL, address string) string {
 	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // usually not
 		return ""
 	}
@@ -98,12 +107,11 @@ func linkAt(s *web.Site, address string) string {
 	) != web.CanonicalHost(base.Scheme, base.Host) || strings.HasSuffix(u.Path, "/") {
 		return ""
 	}
-	name, ok := strings.CutPrefix(path.Clean(u.Path), strings.TrimSuffix(base.Path, "/")+"/")
-	name = strings.TrimPrefix(name, "s/")
-	if !ok || strings.Contains(name, "/") {
+	below, ok := strings.CutPrefix(path.Clean(u.Path), strings.TrimSuffix(base.Path, "/")+"/")
+	if !ok {
 		return ""
 	}
-	return name
+	return below
 }
 
 // maxHops is how many short links in a row are followed, about as many as browsers follow.

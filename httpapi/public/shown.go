@@ -2,16 +2,20 @@ package public
 
 import (
 	"bytes"
+	"errors"
 	"html/template"
+	"net/url"
+	"path"
+	"slices"
 	"strings"
-
-	"github.com/google/uuid"
 
 	"kist/embed"
 	"kist/httpapi/render"
+	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -45,18 +49,31 @@ func (v *Viewing) addFiles(c *web.Request, r, item *record.Record, who viewer, a
 			return err
 		}
 		b := body.(*record.File) // the kind says so
-		shown := ShownFile{Media: record.ClassOf(b.MimeType), Name: b.OriginalName}
+		shown := ShownFile{Name: b.OriginalName}
 		below := at + "/" + f.ID.String()
 		shown.Raw, _, err = rawAddresses(c, r, below, who)
 		if err != nil {
 			return err
 		}
-		if Shrinks(b.MimeType) || shown.Media == record.Video && hasThumb(c, f, b.MimeType) {
+		var small bool
+		shown.Media, small = inText(c, f, b.MimeType)
+		if small {
 			shown.Screen = c.Site.Prefix() + "/t/" + below + "?" + sizeParam + "=screen"
 		}
 		v.Files[f.ID] = shown
 	}
 	return nil
+}
+
+// inText is what a file is in a text, and whether it has a small version there. What a browser cannot show is a link.
+func inText(c *web.Request, f *record.Record, mimeType string) (class record.Class, small bool) {
+	class = record.ClassOf(mimeType)
+	unshown := class == record.Image && !media.Inline(mimeType)
+	small = media.Shrinks(mimeType) || (unshown || class == record.Video) && hasThumb(c, f, mimeType)
+	if unshown && !small {
+		return record.Other, false
+	}
+	return class, small
 }
 
 // prose renders a text with the files that it shows.
@@ -97,16 +114,12 @@ func PreviewFiles(c *web.Request, page template.HTML) (shown template.HTML, err 
 			return ""
 		}
 		b := body.(*record.File) // the kind says so
-		of := embed.InText{Raw: c.Site.Prefix() + "/x/" + f.Slug, Words: words, Name: b.OriginalName}
-		switch record.ClassOf(b.MimeType) {
-		case record.Image:
-			of.Image = true
-		case record.Video:
-			of.Film = true
-		case record.Audio:
-			of.Sound = true
+		class, small := inText(c, f, b.MimeType)
+		of := embed.InText{
+			Raw: c.Site.Prefix() + "/x/" + f.Slug, Words: words, Name: b.OriginalName,
+			Image: class == record.Image, Film: class == record.Video, Sound: class == record.Audio,
 		}
-		if Shrinks(b.MimeType) {
+		if small {
 			of.Screen = c.Site.Prefix() + "/t/" + f.Slug + "?" + sizeParam + "=screen"
 		}
 		return embed.ShowFile(of)
@@ -114,31 +127,112 @@ func PreviewFiles(c *web.Request, page template.HTML) (shown template.HTML, err 
 	return shown, err
 }
 
-// ownPicture is the file that is the picture of an item, if there is one that the viewer may open; otherwise the item.
-func ownPicture(c *web.Request, item *record.Record, who viewer) (*record.Record, error) {
-	if item.Kind != record.Recipes && item.Kind != record.Games {
-		return item, nil
+// ownPicture is [catalog.OwnPicture] for a viewer; nil for other kinds.
+func ownPicture(c *web.Request, item *record.Record, body record.Body, who viewer) (f *record.Record, err error) {
+	if record.PictureOf(body) == (record.ID{}) {
+		return nil, nil
 	}
-	head, err := item.Head()
-	if err != nil {
-		return nil, err
-	}
-	id := record.PictureOf(head)
-	if id == uuid.Nil {
-		return item, nil
-	}
-	picture := item
 	err = c.Site.Store.View(func(tx *kv.Tx) error {
-		f, err := catalog.ShownFile(tx, item, who.asker(), id)
-		if err != nil {
-			return err
+		f, err = catalog.OwnPicture(tx, item, body, who.asker(), hasPoster(c.Site))
+		if f != nil {
+			f.Body = bytes.Clone(f.Body)
 		}
-		f.Body = bytes.Clone(f.Body)
-		picture = f
-		return nil
+		return err
 	})
-	if kv.Missing(err) {
-		return item, nil
+	return f, err
+}
+
+// PictureAddress is the address of the picture of a recipe or a game; "" if it has none.
+func PictureAddress(b record.Body) string {
+	address, _ := pictureOf(b)
+	return address
+}
+
+// TakeOwnPicture makes the address in the own fields of a recipe or a game the id of a file, if it is that of an image
+// which the owner has on this server. An id that was given too comes before it. beforeID and before are the present id
+// and address.
+func TakeOwnPicture(
+	s *web.Site, tx *kv.Tx, owner record.ID, b record.Body, beforeID record.ID, before string,
+) error {
+	var address *string
+	var id *record.ID
+	switch b := b.(type) {
+	case *record.Recipe:
+		address, id = &b.ImageURL, &b.Photo
+	case *record.Game:
+		address, id = &b.CoverURL, &b.Cover
+	default:
+		return nil
 	}
-	return picture, err
+	name := fileAt(s, *address)
+	if name == "" || *address == before {
+		return nil
+	}
+	f, err := catalog.Borrow(tx, owner, record.Files, name)
+	if ext := path.Ext(name); kv.Missing(err) && ext != "" {
+		f, err = catalog.Borrow(tx, owner, record.Files, strings.TrimSuffix(name, ext))
+	}
+	if kv.Missing(err) {
+		return nil
+	}
+	if err != nil || f.Bytes.Class != record.Image {
+		return err
+	}
+	*address = ""
+	if *id == beforeID {
+		*id = f.ID
+	}
+	return nil
+}
+
+// fileAt is the slug or the id of a file at an address of this server: of its page, its bytes or its small version, on
+// its own or through a text or a collection. It is "" for other addresses.
+func fileAt(s *web.Site, address string) string {
+	at := pathAt(s.BaseURL, address)
+	if content, err := url.Parse(s.Content); at == "" && s.Content != "" && err == nil {
+		at = pathAt(content, address)
+	}
+	where, name, below := strings.Cut(at, "/")
+	if !below {
+		return where // as /v/ has it
+	}
+	if !slices.Contains([]string{"v", "x", "t", "files"}, where) {
+		return ""
+	}
+	return path.Base(name)
+}
+
+// hasPoster reports whether somebody has sent a small version of a file.
+func hasPoster(s *web.Site) func(*record.Record) bool {
+	return func(f *record.Record) bool {
+		_, err := s.Thumbs.Poster(f.Owner, f.ID, thumb.Tile)
+		return err == nil
+	}
+}
+
+// respondOwnPicture answers with the small version of a file that is the picture of an item, or with the file itself
+// if a browser shows what the server cannot draw. This is no view of r, whose conditions apply.
+func respondOwnPicture(c *web.Request, r, f *record.Record, who viewer) error {
+	err := respondThumb(c, r, f, who)
+	if !errors.Is(err, thumb.ErrNone) {
+		return err
+	}
+	body, err := f.Decode()
+	if err != nil {
+		return err
+	}
+	kind := body.(*record.File).MimeType // the kind says so
+	if !media.Inline(kind) {
+		return thumb.ErrNone
+	}
+	content, of, err := openContent(c, r, f, kind, who)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	h := c.W.Header()
+	web.SetContentHeaders(h, kind, "", "", false, r.OpenToAll() || c.AtContentOrigin())
+	h.Set("Etag", etag(r, of.Digest))
+	h.Set("Cache-Control", caching(r))
+	return SendContent(c, content, of.Size, func(status int) error { return Refusal(c, status, of.Size) })
 }

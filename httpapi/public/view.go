@@ -126,8 +126,12 @@ func viewing(c *web.Request, r, item *record.Record, who viewer) (Viewing, error
 	}
 	address, by := pictureOf(body)
 	_, got := c.Site.Pictures.Get(address)
-	own := v.Files[record.PictureOf(body)].Media == record.Image
-	if (got || own) && (r.Limit == 0 || who.inside() || r != item) {
+	own, err := ownPicture(c, item, body, who)
+	if err != nil {
+		return v, err
+	}
+	// The page of an item with a limit is within its view, which the picture needs.
+	if own != nil || got && (r.Limit == 0 || who.inside() || r != item) {
 		v.Cover = "/t/" + at + "?" + sizeParam + "=picture"
 		if v.Open {
 			v.Thumb = c.Site.Base + v.Cover
@@ -357,21 +361,42 @@ func thumbnailAs(c *web.Request, r *record.Record, who viewer, find func() (*rec
 	if err != nil {
 		return err
 	}
-	item, err = ownPicture(c, item, who)
+	file := item
+	if item.Kind == record.Games || item.Kind == record.Recipes {
+		head, err := item.Head()
+		if err != nil {
+			return err
+		}
+		file, err = ownPicture(c, item, head, who)
+		if err != nil {
+			return err
+		}
+	}
 	switch {
-	case err != nil:
-		return err
-	case item.Kind == record.Games, item.Kind == record.Recipes, item.Kind == record.Bookmarks &&
-		c.R.URL.Query().Get(sizeParam) == "picture":
+	case file == nil, item.Kind == record.Bookmarks && c.R.URL.Query().Get(sizeParam) == "picture":
 		return cover(c, r, item, who)
 	case item.Kind == record.Bookmarks:
 		return icon(c, r, item, who)
-	case item.Bytes == nil:
+	case file.Bytes == nil:
 		return record.ErrMissing
 	case c.Site.Content != "" && !c.AtContentOrigin():
 		return redirectToContent(c, r, who, "/t/")
+	case file != item:
+		err := respondOwnPicture(c, r, file, who)
+		if errors.Is(err, thumb.ErrNone) {
+			return cover(c, r, item, who)
+		}
+		return err
 	}
-	return respondThumb(c, r, item, who)
+	err = respondThumb(c, r, item, who)
+	switch {
+	case errors.Is(err, thumb.ErrNone) && who.inside():
+		c.W.WriteHeader(http.StatusNoContent) // rows of films ask; this is no failure
+		return nil
+	case errors.Is(err, thumb.ErrNone):
+		return record.ErrMissing
+	}
+	return err
 }
 
 // How many games a public list shows, and how many of the user's public games are examined for
@@ -465,7 +490,8 @@ func games(c *web.Request, name string) (owner people.User, games []ListedGame, 
 	return owner, games, true, nil
 }
 
-// respondThumb answers with the small version of a picture, under the conditions of r.
+// respondThumb answers with the small version of a picture, under the conditions of r. The error is thumb.ErrNone if
+// there is none.
 func respondThumb(c *web.Request, r, item *record.Record, who viewer) error {
 	if err := c.Site.Blobs.Damaged.Err(item.Bytes.Ref); err != nil {
 		return Unreadable(c, item.ID, who.owns(item), err)
@@ -478,11 +504,6 @@ func respondThumb(c *web.Request, r, item *record.Record, who viewer) error {
 	switch {
 	case errors.Is(err, blobs.ErrDamaged), errors.Is(err, fs.ErrNotExist):
 		return Unreadable(c, item.ID, who.owns(item), err)
-	case errors.Is(err, thumb.ErrNone) && who.inside():
-		c.W.WriteHeader(http.StatusNoContent) // rows of films ask; this is no failure
-		return nil
-	case errors.Is(err, thumb.ErrNone):
-		return record.ErrMissing
 	case errors.Is(err, thumb.ErrBusy):
 		return &record.Error{
 			Fault: record.Busy, Code: "busy", Text: "The server is busy with other pictures. Try again in a moment.",
@@ -640,8 +661,8 @@ func wantPicture(c *web.Request, r *record.Record, address, by string) error {
 const thumbWait = time.Second
 
 // hasThumb reports whether a picture has a thumbnail. It assumes so if making one takes long.
-func hasThumb(c *web.Request, r *record.Record, media string) bool {
-	if !Shrinks(media) {
+func hasThumb(c *web.Request, r *record.Record, mediaType string) bool {
+	if !media.Shrinks(mediaType) {
 		_, err := c.Site.Thumbs.Poster(r.Owner, r.ID, thumb.Tile)
 		return err == nil
 	}
@@ -653,8 +674,8 @@ func hasThumb(c *web.Request, r *record.Record, media string) bool {
 
 // cardSize is the size in pixels of the picture of a file in link previews, if the file hasThumb; zero if it is
 // unknown.
-func cardSize(c *web.Request, r *record.Record, media string) (width, height int) {
-	if !Shrinks(media) {
+func cardSize(c *web.Request, r *record.Record, mediaType string) (width, height int) {
+	if !media.Shrinks(mediaType) {
 		t, err := c.Site.Thumbs.Poster(r.Owner, r.ID, thumb.Card)
 		if err != nil {
 			return 0, 0
@@ -690,8 +711,8 @@ func filmSize(c *web.Request, r *record.Record) (width, height int) {
 
 // tooLarge reports whether a picture is too large for a thumbnail, and therefore too large to
 // show on a page.
-func tooLarge(c *web.Request, r *record.Record, media string) bool {
-	if !Shrinks(media) {
+func tooLarge(c *web.Request, r *record.Record, mediaType string) bool {
+	if !media.Shrinks(mediaType) {
 		return false
 	}
 	f, err := c.Site.Blobs.Get(r.Bytes.Ref)
@@ -702,17 +723,8 @@ func tooLarge(c *web.Request, r *record.Record, media string) bool {
 	return thumb.TooLarge(f)
 }
 
-// Shrinks reports whether files of the media type can have thumbnails.
-func Shrinks(media string) bool {
-	switch media {
-	case "image/jpeg", "image/png", "image/gif", "image/webp", "image/bmp", "image/tiff":
-		return true
-	}
-	return false
-}
-
 // ShownSmall reports whether pages show a smaller version of such pictures, because browsers cannot show them.
-func ShownSmall(mediaType string) bool { return Shrinks(mediaType) && !media.Inline(mediaType) }
+func ShownSmall(mediaType string) bool { return media.Shrinks(mediaType) && !media.Inline(mediaType) }
 
 // caching is the Cache-Control value for an item. Whatever the owner can withdraw must be
 // requested each time.

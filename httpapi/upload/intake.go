@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"kist/blobs"
-	"kist/httpapi/public"
 	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -201,7 +200,7 @@ func (in *Intake) keep(ctx context.Context, f *File) (err error) {
 // looksLikeAPicture reports whether the file can have a thumbnail, judging by its header. It is decoded only when
 // someone asks for the thumbnail.
 func (in *Intake) looksLikeAPicture(f *File) (bool, error) {
-	if !public.Shrinks(f.MimeType) {
+	if !media.Shrinks(f.MimeType) {
 		return false, nil
 	}
 	content, err := in.site.Blobs.Get(f.kept.Ref)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kist/kv"
+	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -87,7 +88,37 @@ func CheckShown(r *record.Record, f *record.Form) error {
 	return nil
 }
 
-// CheckPicture refuses a new picture of a recipe or a game that is not a file of the owner's. before is the present one.
+// OwnPicture is the file that is the picture of a recipe or a game for somebody who sees it: an image that they may
+// open and that pages can show, as it is or small. hasPoster says whether a file that the server cannot draw has a small
+// version all the same. It is nil if no file is the picture, so that an address may be; body are the item's own fields,
+// or their head. The Body of the file is valid until the transaction ends.
+func OwnPicture(
+	tx *kv.Tx, item *record.Record, body record.Body, who record.Asker, hasPoster func(file *record.Record) bool,
+) (*record.Record, error) {
+	id := record.PictureOf(body)
+	if id == (record.ID{}) {
+		return nil, nil
+	}
+	f, err := shownFile(tx, item, []record.ID{id}, who, id)
+	if kv.Missing(err) {
+		return nil, nil
+	}
+	if err != nil || f.Bytes.Class != record.Image {
+		return nil, err
+	}
+	of, err := f.Decode()
+	if err != nil {
+		return nil, err
+	}
+	kind := of.(*record.File).MimeType // the kind says so
+	if !media.Shrinks(kind) && !media.Inline(kind) && !hasPoster(f) {
+		return nil, nil
+	}
+	return f, nil
+}
+
+// CheckPicture refuses a new picture of a recipe or a game that is not an image of the owner's. before is the present
+// one.
 func CheckPicture(tx *kv.Tx, owner record.ID, b record.Body, before record.ID) error {
 	id := record.PictureOf(b)
 	if id == (record.ID{}) || id == before {
@@ -97,9 +128,12 @@ func CheckPicture(tx *kv.Tx, owner record.ID, b record.Body, before record.ID) e
 	if _, game := b.(*record.Game); game {
 		name = "coverId"
 	}
-	_, err := Borrow(tx, owner, record.Files, id.String())
+	f, err := Borrow(tx, owner, record.Files, id.String())
 	if kv.Missing(err) {
 		return record.Bad(map[string]string{name: "names a file that you do not have"})
+	}
+	if err == nil && f.Bytes.Class != record.Image {
+		return record.Bad(map[string]string{name: "names a file that is not a picture"})
 	}
 	return err
 }

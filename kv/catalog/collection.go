@@ -668,7 +668,7 @@ func (g *gathering) pictures() ([]record.ID, error) {
 	return all, nil
 }
 
-// isPictured reports whether a game or a recipe names a picture.
+// isPictured reports whether a game or a recipe has a picture for visitors.
 func (g *gathering) isPictured(m Item) (bool, error) {
 	key := record.RowKey(m.Owner, m.Kind, m.ID)
 	item, err := record.BorrowRow(key, g.tx.Get(kv.RecordBucket, key))
@@ -679,13 +679,14 @@ func (g *gathering) isPictured(m Item) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	own, err := OwnPicture(g.tx, item, body, record.Asker{Admitted: true}, func(*record.Record) bool { return false })
 	switch b := body.(type) {
 	case *record.Game:
-		return b.CoverURL != "" || b.Cover != uuid.Nil, nil
+		return b.CoverURL != "" || own != nil, err
 	case *record.Recipe:
-		return b.ImageURL != "" || b.Photo != uuid.Nil, nil
+		return b.ImageURL != "" || own != nil, err
 	}
-	return false, nil
+	return false, err
 }
 
 // Through reads an item of a collection, with what the asker may do with it. The error is ErrMissing for what is not in

@@ -46,6 +46,15 @@ func Recorded(before string, head []byte) string {
 	return Of(before, "", head)
 }
 
+// Shrinks reports whether the server can draw small versions of pictures of the type.
+func Shrinks(media string) bool {
+	switch media {
+	case "image/jpeg", "image/png", "image/gif", "image/webp", "image/bmp", "image/tiff":
+		return true
+	}
+	return false
+}
+
 // Inline reports whether a browser may show bytes of the type; other types are
 // saved.
 func Inline(media string) bool { return inline[media] }

@@ -212,7 +212,7 @@ func (b *Recipe) Fields(f *field.Set) {
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"For four"`)
 	f.LongText("ingredients", &b.Ingredients, MaxContent).Says("Ingredients, in Markdown.", `"- 2 eggs\n- 250 ml milk"`)
 	f.LongText("instructions", &b.Instructions, MaxContent).Says("Steps, in Markdown.", `"1. Whisk\n2. Fry"`)
-	f.URL("imageUrl", &b.ImageURL).Says("Address of a photo of the dish.", `"https://example.org/pancakes.jpg"`)
+	f.URL("imageUrl", &b.ImageURL).Says("Address of a photo of the dish. That of an image of one's own on this server becomes photoId.", `"https://example.org/pancakes.jpg"`)
 }
 
 func (b *Recipe) Title() string { return b.Name }
@@ -239,7 +239,7 @@ func (b *Game) Fields(f *field.Set) {
 	field.MaybeChoice(f, "status", &b.Status, GameStatuses).Says("Progress in the game.", `"playing"`)
 	f.MaybeNumber("rating", &b.Rating, 0, 10).Says("0 (worst) to 10 (best).", `9`)
 	f.MaybeNumber("playtimeMinutes", &b.Playtime, 0, field.MaxCount).Says("Time played, in minutes.", `1260`)
-	f.URL("coverUrl", &b.CoverURL).Says("Address of the cover picture.", `"https://example.org/cover.jpg"`)
+	f.URL("coverUrl", &b.CoverURL).Says("Address of the cover picture. That of an image of one's own on this server becomes coverId.", `"https://example.org/cover.jpg"`)
 	f.ID("coverId", &b.Cover).Says("File of one's own that is the cover; it goes before coverUrl.", `null`)
 	f.URL("storeUrl", &b.StoreURL).Says("Address of the shop page.", `"https://example.org/outer-wilds"`)
 	f.Text("notes", &b.Notes, MaxDescription).Says("Free text.", `"No spoilers"`)
