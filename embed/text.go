@@ -249,6 +249,7 @@ var scriptTexts = map[string][]string{
 	"home-later":        {"home", "tiles"},
 	"house-later":       {"house", "tiles"},
 	"keys-later":        {"keys", "setups"},
+	"own-later":         {"own", "pictures"},
 	"picker-later":      {"board"},
 	"pictures-later":    {"pictures"},
 	"kind-later":        {"tiles"},

@@ -132,3 +132,65 @@ func TestBrowserPicturesWait(t *testing.T) {
 	b.says("“late.png” is not in the text")
 	is.Equal(b.js(`JSON.parse(Object.entries(localStorage).find(([k]) => k.includes('note'))[1]).values.content`), "one\ntwo!")
 }
+
+// TestBrowserOwnPicture: the picture of a recipe or a game is chosen in its form, which shows it, and taken away there.
+func TestBrowserOwnPicture(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	choose := func(name string) {
+		t.Helper()
+		b.press("Choose a picture")
+		b.until(`document.querySelector('dialog .photo input[type=file]')`)
+		b.js(`(async () => {
+			const canvas = document.createElement('canvas'), file = document.querySelector('dialog .photo input[type=file]');
+			canvas.width = 60, canvas.height = 40;
+			canvas.getContext('2d').fillRect(0, 0, 60, 40);
+			const blob = await new Promise((done) => canvas.toBlob(done, 'image/png'));
+			const all = new DataTransfer();
+			all.items.add(new File([blob, ` + quoted(name) + `], ` + quoted(name) + `, { type: 'image/png' }));
+			file.files = all.files;
+			file.dispatchEvent(new Event('change', { bubbles: true }));
+		})()`)
+		b.until(`document.querySelector('dialog .photo img')?.naturalWidth === 60`)
+	}
+	save := func(says string) {
+		t.Helper()
+		b.click(`dialog .foot .main`)
+		b.says(says)
+		b.until(`!document.querySelector('dialog')`)
+	}
+	b.Post("/api/v1/recipes", map[string]any{"title": "Soup", "slug": "soup"}).Want(201)
+
+	b.open("/recipes/soup?edit=1")
+	b.until(`document.querySelector('dialog .photo')`)
+	b.press("Cancel")
+	b.until(`!document.querySelector('dialog')`)
+	is.Equal(b.js(`Object.entries(localStorage).filter(([k, v]) => k.includes('recipe.') && v !== 'null').length`), 0.0)
+
+	b.open("/recipes/soup?edit=1")
+	choose("soup.png") // and save at once
+	save("Saved.")
+	photo := b.Get("/api/v1/recipes/soup").Want(200).Text("data.photoId")
+	is.Equal(b.Get("/api/v1/files?attachments=true").Want(200).IDs()[0], photo)
+	b.until(`document.querySelector('#main .item img.cover')?.naturalWidth > 0`)
+
+	b.open("/recipes/soup?edit=1")
+	b.until(`document.querySelector('dialog .photo img')?.naturalWidth > 0`)
+	b.press("Remove")
+	b.until(`document.querySelector('dialog .photo img').hidden`)
+	save("Saved.")
+	is.Equal(b.Get("/api/v1/recipes/soup").Want(200).At("data.photoId"), nil)
+
+	b.open("/recipes/soup?edit=1")
+	b.until(`document.querySelector('dialog [name=imageUrl]')`)
+	is.True(b.js(`!document.querySelector('dialog .photo img')`) == true)
+	b.fill("Photo URL", b.URL+"/x/"+b.Get("/api/v1/files/"+photo).Want(200).Text("data.slug"))
+	save("Saved.")
+	is.Equal(b.Get("/api/v1/recipes/soup").Want(200).At("data.photoId"), photo)
+
+	b.open("/games/new")
+	b.fill("Title", "Go")
+	choose("go.png")
+	save("Game added.")
+	is.Equal(one(b.App, "games", "coverId"), b.Get("/api/v1/files?attachments=true").Want(200).IDs()[0])
+}

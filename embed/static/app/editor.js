@@ -16,11 +16,39 @@ const slugField = {
   hint: t('editor.slugHint'),
 };
 
+// pictures are the fields of the own file that is the picture of a recipe or a game, and of the address that may be it,
+// and what the picture is called.
+const pictures = {
+  recipe: ['photoId', 'imageUrl', t('editor.photo')], game: ['coverId', 'coverUrl', t('editor.cover')],
+};
+
+// pictureField is the field of that file of r, a record or null. own.js draws what there is beside the button.
+const pictureField = (r, name, url, label) => ({
+  name, type: 'own', label,
+  make(c, value) {
+    const draw = (choosing) => loadModule('own').then((m) => m.drawPicture(c, r, url, choosing)).catch(showProblem);
+    c.input = h('button', { type: 'button', id: c.id }, icon('plus'), t('editor.choose'));
+    c.input.onclick = () => draw(true);
+    c.el = h('div.photo', { role: 'group', 'aria-label': label }, c.input);
+    c.get = () => value;
+    c.set = (v) => {
+      value = v ?? null;
+      if (c.drawn || value || r?.[url]) draw(false);
+    };
+    c.set(value);
+    return c;
+  },
+});
+
 // valuesOf returns the values that the editor shows for a record; r is null for a new one.
 function valuesOf(k, r) {
   const values = {};
   const empty = { number: null, choice: null, time: null, check: false };
-  for (const f of k.fields) values[f.name] = r?.[f.name] ?? empty[f.type] ?? '';
+  const [own, url] = pictures[k.name] ?? [];
+  for (const f of k.fields) {
+    if (f.name === url) values[own] = r?.[own] ?? null; // in the order of the form
+    values[f.name] = r?.[f.name] ?? empty[f.type] ?? '';
+  }
   if (k === kinds.file) values.folderName = r?.folder?.name ?? '';
   values.tags = r ? tagNames(r) : [];
   values.slug = r?.slug ?? '';
@@ -74,7 +102,7 @@ function merged(old, now, theirs) {
 
 // wordsOf is the value of a field as a text, to show what differs.
 function wordsOf(f, v) {
-  if (f.type === 'check') return v ? '✓' : '–';
+  if (f.type === 'check' || f.make) return v ? '✓' : '–';
   return Array.isArray(v) ? v.join(', ') : String(f.choices?.[v] ?? v ?? '');
 }
 
@@ -131,7 +159,9 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   // Of what others own, only the words can be changed.
   const words = k.fields.filter((f) => !/url$/i.test(f.name) && f.type !== 'folder')
     .map((f) => ({ ...f, foreign: true }));
-  const fields = r?.owner ? words : [...k.fields, tagsField, slugField, ...visibilityFields];
+  const [own, url, label] = pictures[k.name] ?? [];
+  const ofKind = k.fields.flatMap((f) => f.name === url ? [pictureField(r, own, url, label), f] : [f]);
+  const fields = r?.owner ? words : [...ofKind, tagsField, slugField, ...visibilityFields];
   const form = new Form(fields, initial());
   if (k === kinds.note) form.node.addEventListener('beforeinput', continueList);
   const status = h('small.soft', { 'aria-live': 'polite' });

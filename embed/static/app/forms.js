@@ -14,7 +14,7 @@ export { copyText } from './dom.js';
 const taken = { slug_taken: 'slug', tag_taken: 'name', folder_taken: 'name', username_taken: 'username' };
 
 // A field has a name, a label and a type. The types are text (several lines), choice, check, checks, tags, folder,
-// number, size (bytes), password, url and color; the default is one line of text. The control of a field with make is
+// number, size (bytes), password, url, color and own (a file); the default is one line of text. The control of a field with make is
 // what that returns for its name and id. inside is a button that stands in a field of one line. onlyFor has the fields that
 // it depends on, and a function that says for which of their values it is shown.
 
@@ -208,7 +208,7 @@ function wrap(c) {
   c.node = f.type === 'check'
     ? h('div.field', {}, h('label.check', { for: id }, c.el, h('span', {}, f.label)), hint, error)
     : h(f.half ? 'div.field.half' : 'div.field', {},
-      f.type === 'checks' ? h('span.label', {}, f.label) : h('label', { for: id }, f.label),
+      ['checks', 'own'].includes(f.type) ? h('span.label', {}, f.label) : h('label', { for: id }, f.label),
       f.inside ? h('span.inside', {}, c.el, f.inside) : c.el, c.extra, hint, error);
   return c;
 }

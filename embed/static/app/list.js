@@ -125,7 +125,7 @@ function thumbnail(r, face) {
 // addCover shows the picture of a bookmark's page, a game or a recipe. The server may still have to fetch it: it is
 // asked again after each of the waits.
 function addCover(pic, r, [wait, ...more]) {
-  const img = picture('img.cover', `${base}/t/${placeOf(r)}?size=picture`);
+  const img = picture('img.cover', `${base}/t/${placeOf(r)}?size=picture&v=${r.photoId ?? r.coverId ?? ''}`);
   const again = () => { if (pic.isConnected) addCover(pic, r, more); };
   img.onerror = () => { if (wait && (r.imageUrl || r.coverUrl)) setTimeout(again, wait); };
   pic.append(img);
