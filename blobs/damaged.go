@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"sort"
 	"sync"
 	"syscall"
 	"time"
@@ -57,7 +58,7 @@ func (q *Quarantine) List() []Damage {
 	for ref, found := range q.found {
 		all = append(all, Damage{ref, found})
 	}
-	slices.SortFunc(all, func(a, b Damage) int { return bytes.Compare(a.Ref[:], b.Ref[:]) })
+	sort.Slice(all, func(i, j int) bool { return bytes.Compare(all[i].Ref[:], all[j].Ref[:]) < 0 })
 	return all
 }
 

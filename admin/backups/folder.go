@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"syscall"
 	"time"
@@ -248,7 +249,7 @@ func List(folder string) ([]datadir.Backup, error) {
 		}
 		all = append(all, read(filepath.Join(folder, e.Name()), at))
 	}
-	slices.SortFunc(all, func(a, b datadir.Backup) int { return b.At.Compare(a.At) })
+	sort.Slice(all, func(i, j int) bool { return all[i].At.After(all[j].At) })
 	return all, nil
 }
 
