@@ -83,7 +83,7 @@ func (p AppPage) Modules() ([]string, error) {
 // kinds in the API and pages their paths in the app. Its bytes change when a script or a style of the app does.
 func Worker(base string, kinds, pages []string) ([]byte, error) {
 	files := []string{"app.css", "kist.css", "kist.svg", "page.js", "tus.js"}
-	for _, entry := range must(fs.ReadDir(staticFiles, "static/app")) {
+	for _, entry := range must(fs.ReadDir(staticFiles(), "app")) {
 		files = append(files, entry.Name())
 	}
 	for _, l := range Langs() {

@@ -40,7 +40,7 @@ func (s schema) choices() []string {
 // appModule is the source of a module of the app.
 func appModule(t *testing.T, name string) string {
 	t.Helper()
-	b, err := staticFiles.ReadFile("static/app/" + name)
+	b, err := staticFile("app/" + name)
 	is.New(t).NoErr(err)
 	return string(b)
 }

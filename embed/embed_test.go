@@ -649,9 +649,9 @@ func topNames(t *testing.T, parts []string) map[string]string {
 	top := regexp.MustCompile(`(?m)^(?:export )?(?:async )?(?:const|let|function\*?|class) ([\w$]+)`)
 	from := map[string]string{}
 	for _, part := range parts {
-		script, err := staticFiles.ReadFile("static/app/" + part)
+		script, err := staticFile("app/" + part)
 		if err != nil {
-			script, err = staticFiles.ReadFile("static/" + part)
+			script, err = staticFile(part)
 		}
 		is.NoErr(err)
 		for _, found := range top.FindAllSubmatch(script, -1) {

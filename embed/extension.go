@@ -39,9 +39,9 @@ func Extension(server string, kinds []byte) map[string][]byte {
 		files[strings.TrimPrefix(at, "extension/")], err = extensionFiles.ReadFile(at)
 		return err
 	}))
-	files["kist.css"] = must(staticFiles.ReadFile("static/kist.css")) // the extension looks like the app
+	files["kist.css"] = must(staticFile("kist.css")) // the extension looks like the app
 	// The texts come before everything that uses them.
-	files["text.js"] = append([]byte("import './texts.js';\n"), must(staticFiles.ReadFile("static/text.js"))...)
+	files["text.js"] = append([]byte("import './texts.js';\n"), must(staticFile("text.js"))...)
 	files["texts.js"] = must(extensionTexts())
 	files[serverFile] = must(json.Marshal(map[string]string{"url": server}))
 	files[kindsFile] = kinds

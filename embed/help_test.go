@@ -1,9 +1,13 @@
 package embed
 
 import (
+	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"flag"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -49,6 +53,53 @@ func TestTextsArePacked(t *testing.T) {
 		parts = append(parts, strings.TrimSuffix(filepath.Base(name), ".json"), string(text))
 	}
 	isPacked(t, "text.gz", packedTexts, strings.Join(parts, "\x00"))
+}
+
+// The files that are served are those of the folder.
+func TestStaticIsPacked(t *testing.T) {
+	is := is.New(t)
+	var packed bytes.Buffer
+	w := zip.NewWriter(&packed)
+	w.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(out, flate.BestCompression)
+	})
+	files := os.DirFS("static")
+	is.NoErr(fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate}) // without times, which differ
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(content)
+		return err
+	}))
+	is.NoErr(w.Close())
+	if *update {
+		is.NoErr(os.WriteFile("static.zip", packed.Bytes(), 0o644))
+		return
+	}
+	want := must(zip.NewReader(bytes.NewReader(packed.Bytes()), int64(packed.Len())))
+	var names [2][]string
+	for i, each := range []fs.FS{want, staticFiles()} {
+		is.NoErr(fs.WalkDir(each, ".", func(name string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				names[i] = append(names[i], name)
+			}
+			return err
+		}))
+	}
+	is.Equal(names[0], names[1])
+	for _, name := range names[0] {
+		if string(must(staticFile(name))) != string(must(fs.ReadFile(want, name))) {
+			t.Fatalf("embed/static.zip is not what its files make; run: go test ./embed -run Packed -update")
+		}
+	}
 }
 
 // isPacked compares what is embedded of a file with what it should have. With -update it writes the file.
