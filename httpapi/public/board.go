@@ -308,11 +308,11 @@ func (b *board) add(tx *kv.Tx, m catalog.Item, item *record.Record) error {
 			return err
 		}
 	}
-	own, err := catalog.OwnPicture(tx, item, head, b.who.asker(), hasPoster(b.c.Site))
+	pictured, err := catalog.HasOwnPicture(tx, item, head, b.who.asker(), hasPoster(b.c.Site))
 	if err != nil {
 		return err
 	}
-	b.describe(&t, m, item, head, own != nil)
+	b.describe(&t, m, item, head, pictured)
 	if t.Look == pictureLook {
 		b.page.Pictures = append(b.page.Pictures, t)
 	} else {

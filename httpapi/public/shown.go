@@ -127,17 +127,18 @@ func PreviewFiles(c *web.Request, page template.HTML) (shown template.HTML, err 
 	return shown, err
 }
 
-// ownPicture is [catalog.OwnPicture] for a viewer; nil for other kinds.
+// ownPicture is [catalog.OwnPicture] for a viewer. The error is Missing for other kinds, too.
 func ownPicture(c *web.Request, item *record.Record, body record.Body, who viewer) (f *record.Record, err error) {
 	if record.PictureOf(body) == (record.ID{}) {
-		return nil, nil
+		return nil, record.NotFound(record.Files.Name)
 	}
-	err = c.Site.Store.View(func(tx *kv.Tx) error {
+	err = c.Site.Store.View(func(tx *kv.Tx) (err error) {
 		f, err = catalog.OwnPicture(tx, item, body, who.asker(), hasPoster(c.Site))
-		if f != nil {
-			f.Body = bytes.Clone(f.Body)
+		if err != nil {
+			return err
 		}
-		return err
+		f.Body = bytes.Clone(f.Body)
+		return nil
 	})
 	return f, err
 }

@@ -126,12 +126,16 @@ func viewing(c *web.Request, r, item *record.Record, who viewer) (Viewing, error
 	}
 	address, by := pictureOf(body)
 	_, got := c.Site.Pictures.Get(address)
-	own, err := ownPicture(c, item, body, who)
+	own := false
+	err = c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		own, err = catalog.HasOwnPicture(tx, item, body, who.asker(), hasPoster(c.Site))
+		return err
+	})
 	if err != nil {
 		return v, err
 	}
 	// The page of an item with a limit is within its view, which the picture needs.
-	if own != nil || got && (r.Limit == 0 || who.inside() || r != item) {
+	if own || got && (r.Limit == 0 || who.inside() || r != item) {
 		v.Cover = "/t/" + at + "?" + sizeParam + "=picture"
 		if v.Open {
 			v.Thumb = c.Site.Base + v.Cover
@@ -361,32 +365,17 @@ func thumbnailAs(c *web.Request, r *record.Record, who viewer, find func() (*rec
 	if err != nil {
 		return err
 	}
-	file := item
-	if item.Kind == record.Games || item.Kind == record.Recipes {
-		head, err := item.Head()
-		if err != nil {
-			return err
-		}
-		file, err = ownPicture(c, item, head, who)
-		if err != nil {
-			return err
-		}
-	}
 	switch {
-	case file == nil, item.Kind == record.Bookmarks && c.R.URL.Query().Get(sizeParam) == "picture":
+	case item.Kind == record.Games, item.Kind == record.Recipes:
+		return picturing(c, r, item, who)
+	case item.Kind == record.Bookmarks && c.R.URL.Query().Get(sizeParam) == "picture":
 		return cover(c, r, item, who)
 	case item.Kind == record.Bookmarks:
 		return icon(c, r, item, who)
-	case file.Bytes == nil:
+	case item.Bytes == nil:
 		return record.ErrMissing
 	case c.Site.Content != "" && !c.AtContentOrigin():
 		return redirectToContent(c, r, who, "/t/")
-	case file != item:
-		err := respondOwnPicture(c, r, file, who)
-		if errors.Is(err, thumb.ErrNone) {
-			return cover(c, r, item, who)
-		}
-		return err
 	}
 	err = respondThumb(c, r, item, who)
 	switch {
@@ -395,6 +384,29 @@ func thumbnailAs(c *web.Request, r *record.Record, who viewer, find func() (*rec
 		return nil
 	case errors.Is(err, thumb.ErrNone):
 		return record.ErrMissing
+	}
+	return err
+}
+
+// picturing answers with the picture of a recipe or a game: its own file, or that of its address.
+func picturing(c *web.Request, r, item *record.Record, who viewer) error {
+	head, err := item.Head()
+	if err != nil {
+		return err
+	}
+	file, err := ownPicture(c, item, head, who)
+	if kv.Missing(err) {
+		return cover(c, r, item, who)
+	}
+	if err != nil {
+		return err
+	}
+	if c.Site.Content != "" && !c.AtContentOrigin() {
+		return redirectToContent(c, r, who, "/t/")
+	}
+	err = respondOwnPicture(c, r, file, who)
+	if errors.Is(err, thumb.ErrNone) {
+		return cover(c, r, item, who)
 	}
 	return err
 }

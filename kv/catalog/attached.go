@@ -90,20 +90,17 @@ func CheckShown(r *record.Record, f *record.Form) error {
 
 // OwnPicture is the file that is the picture of a recipe or a game for somebody who sees it: an image that they may
 // open and that pages can show, as it is or small. hasPoster says whether a file that the server cannot draw has a small
-// version all the same. It is nil if no file is the picture, so that an address may be; body are the item's own fields,
-// or their head. The Body of the file is valid until the transaction ends.
+// version all the same. The error is Missing if no file is the picture, so that an address may be. body are the item's
+// own fields, or their head. The Body of the file is valid until the transaction ends.
 func OwnPicture(
 	tx *kv.Tx, item *record.Record, body record.Body, who record.Asker, hasPoster func(file *record.Record) bool,
 ) (*record.Record, error) {
 	id := record.PictureOf(body)
 	if id == (record.ID{}) {
-		return nil, nil
+		return nil, record.NotFound(record.Files.Name)
 	}
 	f, err := shownFile(tx, item, []record.ID{id}, who, id)
-	if kv.Missing(err) {
-		return nil, nil
-	}
-	if err != nil || f.Bytes.Class != record.Image {
+	if err != nil {
 		return nil, err
 	}
 	of, err := f.Decode()
@@ -111,10 +108,22 @@ func OwnPicture(
 		return nil, err
 	}
 	kind := of.(*record.File).MimeType // the kind says so
-	if !media.Shrinks(kind) && !media.Inline(kind) && !hasPoster(f) {
-		return nil, nil
+	isShown := media.Shrinks(kind) || media.Inline(kind) || hasPoster(f)
+	if f.Bytes.Class != record.Image || !isShown {
+		return nil, record.NotFound(record.Files.Name)
 	}
 	return f, nil
+}
+
+// HasOwnPicture reports whether an item has an [OwnPicture].
+func HasOwnPicture(
+	tx *kv.Tx, item *record.Record, body record.Body, who record.Asker, hasPoster func(file *record.Record) bool,
+) (bool, error) {
+	_, err := OwnPicture(tx, item, body, who, hasPoster)
+	if kv.Missing(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // CheckPicture refuses a new picture of a recipe or a game that is not an image of the owner's. before is the present
