@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"sort"
 	"sync"
 	"syscall"
 	"time"
@@ -58,7 +57,7 @@ func (q *Quarantine) List() []Damage {
 	for ref, found := range q.found {
 		all = append(all, Damage{ref, found})
 	}
-	sort.Slice(all, func(i, j int) bool { return bytes.Compare(all[i].Ref[:], all[j].Ref[:]) < 0 })
+	slices.SortFunc(all, func(a, b Damage) int { return bytes.Compare(a.Ref[:], b.Ref[:]) })
 	return all
 }
 

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"syscall"
 	"time"
@@ -249,7 +248,7 @@ func List(folder string) ([]datadir.Backup, error) {
 		}
 		all = append(all, read(filepath.Join(folder, e.Name()), at))
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].At.After(all[j].At) })
+	slices.SortFunc(all, func(a, b datadir.Backup) int { return b.At.Compare(a.At) })
 	return all, nil
 }
 

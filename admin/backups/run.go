@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"time"
 
 	"kist/admin/console"
@@ -101,7 +100,7 @@ func (r *run) make() (err error) {
 		return err
 	}
 	r.all = slices.Insert(r.all, 0, made)
-	sort.Slice(r.all, func(i, j int) bool { return r.all[i].At.After(r.all[j].At) })
+	slices.SortFunc(r.all, func(a, b datadir.Backup) int { return b.At.Compare(a.At) })
 	r.named(slices.Clone(r.all))
 	bad := r.checkWhole(made)
 	if ended := r.job.Ended(); ended != nil {

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sort"
+	"slices"
 	"strconv"
 	"time"
 
@@ -619,9 +619,8 @@ func DeliveryLog(tx *kv.Tx, hook record.ID) ([]Delivery, error) {
 			all = append(all, *d)
 		}
 	}
-	sort.Slice(all, func(i, j int) bool {
-		a, b := &all[i], &all[j]
-		return cmp.Or(b.Noted.Compare(a.Noted), bytes.Compare(b.ID[:], a.ID[:])) < 0
+	slices.SortFunc(all, func(a, b Delivery) int {
+		return cmp.Or(b.Noted.Compare(a.Noted), bytes.Compare(b.ID[:], a.ID[:]))
 	})
 	return all[:min(len(all), LogLength)], nil
 }
