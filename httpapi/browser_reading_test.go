@@ -92,6 +92,23 @@ func TestBrowserReads(t *testing.T) {
 	}
 }
 
+// TestBrowserTaken: pictures stand by the day they were taken, which the viewer tells.
+func TestBrowserTaken(t *testing.T) {
+	b := openBrowser(t)
+	for i, taken := range []string{"2019-05-06T12:00:00Z", ""} {
+		id := b.Upload(nil, apitest.File("a.jpg", "image/jpeg", apitest.JpegOf(300, 200+i, color.White))).Want(201).Text("id")
+		if taken != "" {
+			b.Patch("/api/v1/files/"+id, map[string]string{"takenAt": taken}).Want(200)
+		}
+	}
+	b.open("/files?type=image&sort=taken")
+	b.until(`[...document.querySelectorAll('.grid .date h2')].map((e) => e.textContent).join() === 'Today,May 2019'`)
+	b.click(".grid .item:last-child .see")
+	b.until(`document.querySelector('.viewer h2')?.textContent === 'a.jpg'`)
+	b.keys("i")
+	b.until(`document.querySelector('.viewer aside').innerText.includes('May 6, 2019')`)
+}
+
 // TestBrowserLooks counts what it takes to look at pictures: one action to open one, one to see the next.
 func TestBrowserLooks(t *testing.T) {
 	is := is.New(t)

@@ -113,6 +113,9 @@ const manyItems = 200;
 // showsCards reports whether a page of a kind shows cards: as the user has chosen, or unless there is much.
 const showsCards = (k) => k !== kinds.file && storage.get(`cards-${k.name}`, (me.counts[k.name] ?? 0) <= manyItems);
 
+// daysOf are the times by which a grid has headings, by its order.
+const daysOf = { __proto__: null, '': (r) => r.createdAt, taken: (r) => r.takenAt ?? r.createdAt };
+
 // siftOpen is whether the filters are shown where they are behind a button: on a phone.
 let siftOpen = false;
 
@@ -148,7 +151,7 @@ export default function kindPage(v) {
   const count = h('small.soft'), make = { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' };
   const makeIcon = icon(file ? 'upload' : 'plus'), makeText = file ? t('common.upload') : t('common.new');
   v.list = listOf(new Source([k.name], query, 50), {
-    grid, cards: v.cards && k.name, dated: grid && !p.get('sort'),
+    grid, cards: v.cards && k.name, dated: grid ? daysOf[p.get('sort') ?? ''] : null,
     counted(n) {
       count.textContent = countOf(k, n);
       for (const el of [filters, sift]) el.hidden = !n && !filtered;

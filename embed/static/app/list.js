@@ -297,11 +297,11 @@ const firstRows = 12;
 const rowsAtOnce = 6;
 
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces
-// an empty list; counted is called with the number of records. dated puts headings between days, and byHand loads more
-// only when the button is pressed. The rows of a list without pictures are in chunks. Browsers leave out chunks that are
+// an empty list; counted is called with the number of records. dated is the time of a record, if there are headings
+// between days, and byHand loads more only when the button is pressed. The rows of a list without pictures are in chunks. Browsers leave out chunks that are
 // not in the window, so scrolling costs the same in a long list.
 export function listOf(source, {
-  page = 50, empty, grid = false, cards = '', dated = false, counted = null, byHand = false,
+  page = 50, empty, grid = false, cards = '', dated = null, counted = null, byHand = false,
 }) {
   const look = cards ? `.cardlist.of-${cards}` : grid ? '.grid' : '';
   const ul = h(`div.list${look}`, { role: 'list', 'aria-label': t('list.items') });
@@ -350,7 +350,7 @@ export function listOf(source, {
   let day = '', appended = 0;
   function append(row) {
     seen.add(row.dataset.id);
-    const rowDay = dated && dayName(row.record.createdAt);
+    const rowDay = dated && dayName(dated(row.record));
     if (rowDay && rowDay !== day) {
       day = rowDay;
       ul.append(dateRow(day));
@@ -390,7 +390,7 @@ export function listOf(source, {
     else (find('.chunk .chunk', ul) ?? ul).prepend(row);
 
     // The row goes below the heading of its day, or gets one.
-    const next = row.nextElementSibling, name = dayName(r.createdAt);
+    const next = row.nextElementSibling, name = dated && dayName(dated(r));
     if (dated && next?.textContent === name) row.before(next);
     else if (dated && !row.previousElementSibling) row.before(dateRow(name));
     showState();

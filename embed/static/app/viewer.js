@@ -1,7 +1,7 @@
 // The viewer shows the pictures and films of the current list, one at a time and as large as the screen. It owns its
 // dialog, the stage and the slides. Of view it uses list and signal, to know what comes next and to load more. The
 // router calls openViewer.
-import { add, all, bytes, find, h, icon, iconButton, t, when } from './dom.js';
+import { add, all, bytes, day, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
 import { canEdit, fromOwner, isMedia, isPicture, kinds, tagNames, thumbnailOf, titleOf } from './kinds.js';
@@ -48,7 +48,11 @@ function stageOf(r) {
   return box;
 }
 
+const mapOf = ({ lat, lon }) => `https://www.openstreetmap.org/?mlat=${lat}&mlon=${lon}#map=15/${lat}/${lon}`;
+
+// factsOf says what is known of a file. How and where a picture was taken is told to its owner only.
 function factsOf(r) {
+  const camera = [r.exif?.camera, r.exif?.lens].filter(Boolean).join(', '), place = r.exif?.location;
   const fact = (label, ...value) => h('div', {}, h('dt', {}, label), h('dd', {}, value));
   return h('div', {},
     h('h3', {}, titleOf(r)),
@@ -56,6 +60,10 @@ function factsOf(r) {
     h('dl', {},
       fact(t('viewer.size'), bytes(r.size)),
       fact(t('viewer.type'), r.mimeType),
+      r.takenAt && fact(t('viewer.taken'), day(r.takenAt)),
+      camera && fact(t('viewer.camera'), camera),
+      place && fact(t('viewer.place'), h('a', { href: mapOf(place), target: '_blank', rel: 'noopener noreferrer' },
+        `${place.lat.toFixed(4)}, ${place.lon.toFixed(4)}`)),
       fact(t('viewer.added'), when(r.createdAt)),
       r.folder && fact(t('viewer.folder'), r.folder.name),
       fact(t('viewer.visibility'), r.owner ? fromOwner(r) : r.isPublic ? sharing(r) : t('reader.private'))),
