@@ -109,6 +109,72 @@ func TestBrowserTaken(t *testing.T) {
 	b.until(`document.querySelector('.viewer aside').innerText.includes('May 6, 2019')`)
 }
 
+// TestBrowserZoom: the wheel, a double click and two fingers make a picture larger, and it follows the finger that goes
+// to the next one.
+func TestBrowserZoom(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for i, name := range []string{"a.jpg", "b.jpg"} {
+		b.Upload(nil, apitest.File(name, "image/jpeg", apitest.JpegOf(300, 200+i, color.White))).Want(201)
+	}
+	b.open("/files?type=image")
+	b.click(".grid .media .see")
+	titled := func(name string) {
+		b.Helper()
+		b.until(`document.querySelector('.viewer h2')?.textContent === ` + quoted(name))
+	}
+	titled("b.jpg")
+	b.until(`performance.getEntriesByType('resource').some((r) => r.name.includes('/static/zoom.'))`)
+	picture := func(does string) {
+		b.Helper()
+		b.js(`(() => { const e = document.querySelector('.stage img'); ` + does + ` })()`)
+	}
+	pointer := func(kind string, id, x, y int) {
+		b.Helper()
+		picture(fmt.Sprintf(`e.dispatchEvent(new PointerEvent('pointer%s', {
+			pointerId: %d, isPrimary: %d === 1, pointerType: 'touch', clientX: %d, clientY: %d, bubbles: true,
+		}));`, kind, id, id, x, y))
+	}
+	transform := func() any { b.Helper(); return b.js(`document.querySelector('.stage img').style.transform`) }
+	scaled := `document.querySelector('.stage img').style.transform.includes('scale(2')`
+
+	b.until(`(() => { // it hears the wheel as soon as the module runs
+		document.querySelector('.stage img').dispatchEvent(new WheelEvent('wheel', { deltaY: -400, clientX: 300, clientY: 300, bubbles: true, cancelable: true }));
+		return document.querySelector('.stage img').style.transform !== '';
+	})()`)
+	picture(`e.dispatchEvent(new MouseEvent('dblclick', { bubbles: true }));`)
+	is.Equal(transform(), "")
+	picture(`e.dispatchEvent(new MouseEvent('dblclick', { bubbles: true }));`)
+	is.Equal(b.js(scaled), true)
+	picture(`e.dispatchEvent(new MouseEvent('dblclick', { bubbles: true }));`)
+	pointer("down", 1, 300, 300)
+	pointer("down", 2, 400, 300)
+	pointer("move", 2, 500, 300)
+	is.Equal(b.js(scaled), true)
+	pointer("up", 2, 500, 300)
+	pointer("move", 1, 200, 300)
+	pointer("up", 1, 200, 300)
+	titled("b.jpg") // it was moved, and is no other picture
+	picture(`e.dispatchEvent(new MouseEvent('dblclick', { bubbles: true }));`)
+	is.Equal(transform(), "")
+
+	pointer("down", 1, 300, 300)
+	pointer("move", 1, 280, 300)
+	is.Equal(transform(), "translate(-20px, 0px) scale(1)")
+	pointer("up", 1, 280, 300) // not far enough
+	is.Equal(transform(), "")
+	titled("b.jpg")
+	pointer("down", 1, 300, 300)
+	pointer("move", 1, 100, 310)
+	pointer("up", 1, 100, 310)
+	titled("a.jpg")
+	is.Equal(transform(), "")
+	pointer("down", 1, 300, 300)
+	pointer("move", 1, 300, 500)
+	pointer("up", 1, 300, 500)
+	b.until(`!document.querySelector('dialog')`)
+}
+
 // TestBrowserLooks counts what it takes to look at pictures: one action to open one, one to see the next.
 func TestBrowserLooks(t *testing.T) {
 	is := is.New(t)

@@ -12,7 +12,6 @@ import { loadModule, localAddress, showProblem, storage, view } from './session.
 // Larger pictures show a smaller version until they are loaded.
 const largePicture = 2e6;
 const slideMilliseconds = 5000;
-const swipePixels = 50;
 
 // sequence is the records that the viewer can show: those of the strip on the home page, the list or the board, or
 // only r.
@@ -240,17 +239,7 @@ export function openViewer(r, { onclose, onmove }) {
     actions[e.key]();
   });
 
-  let from = null; // where a finger went down
-  stage.addEventListener('pointerdown', (e) => {
-    from = e.isPrimary && e.pointerType !== 'mouse' && !e.target.matches('video') ? e : null;
-  });
-  stage.addEventListener('pointerup', (e) => {
-    if (!from) return;
-    const x = e.clientX - from.clientX, y = e.clientY - from.clientY;
-    from = null;
-    if (Math.abs(x) > swipePixels && Math.abs(x) > 2 * Math.abs(y)) move(x < 0 ? 1 : -1);
-    else if (y > 2 * swipePixels && y > 2 * Math.abs(x)) d.el.close('');
-  });
+  loadModule('zoom').then((m) => m.watchStage(d.el, stage, { move, close: () => d.el.close('') })).catch(() => {});
   stage.addEventListener('click', (e) => { if (e.target === stage) d.el.close(''); });
 
   show(r);
