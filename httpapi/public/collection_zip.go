@@ -422,6 +422,10 @@ const (
 // withFiles adds the files that a text shows and that the viewer may open, and returns the fact for the text with their
 // names.
 func (z *zipping) withFiles(item *record.Record, f archive.Fact) (archive.Fact, error) {
+	if err := z.c.R.Context().Err(); err != nil {
+		return f, err
+	}
+	z.c.W.Extend()
 	names := sha256.New()
 	names.Write(item.ID[:])
 	for _, id := range f.Shows {

@@ -223,7 +223,7 @@ func respondOwnPicture(c *web.Request, r, f *record.Record, who viewer) error {
 		return err
 	}
 	kind := body.(*record.File).MimeType // the kind says so
-	if !media.Inline(kind) {
+	if !media.Inline(kind) || tooLarge(c, f, kind) {
 		return thumb.ErrNone
 	}
 	content, of, err := openContent(c, r, f, kind, who)

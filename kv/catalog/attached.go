@@ -250,6 +250,7 @@ func detach(tx *kv.Tx, r *record.Record, away func(f *record.Record) error) erro
 type sweep struct {
 	mu   sync.Mutex
 	next time.Time
+	held int
 }
 
 var sweeps kv.Slot[sweep]
@@ -261,7 +262,7 @@ func trashUnshown(s *kv.Store) {
 	w := sweeps.Of(s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s.Now().Before(w.next) {
+	if w.held > 0 || s.Now().Before(w.next) {
 		return
 	}
 	w.next = s.Now().Add(sweepEvery)
@@ -269,6 +270,19 @@ func trashUnshown(s *kv.Store) {
 	if err != nil {
 		s.Log().Error("cannot move files that no text shows to the trash; will retry", "error", err)
 	}
+}
+
+// HoldUnshown keeps attached files that no record shows yet until release is called: an import has old files before the
+// texts that show them.
+func HoldUnshown(s *kv.Store) (release func()) {
+	w := sweeps.Of(s)
+	hold := func(by int) {
+		w.mu.Lock()
+		w.held += by
+		w.mu.Unlock()
+	}
+	hold(1)
+	return func() { hold(-1) }
 }
 
 // sweepUnshown does nothing while the trash is off: what somebody else has taken out of a text would be gone for good.

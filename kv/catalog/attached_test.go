@@ -97,6 +97,23 @@ func TestAttachedRestored(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error { return kvtest.Audit(tx) })
 }
 
+// While an import runs, old files wait for their texts.
+func TestAttachedHeld(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	clock := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), clock.Now)
+	owner := kvtest.User(t, s, "ann").ID
+	kvtest.Add(t, s, owner, record.Files, `{"name":"a.png","attach":true}`)
+	release := catalog.HoldUnshown(s)
+	clock.Add(48 * time.Hour)
+	kvtest.Tick(s)
+	is.Equal(len(filesOf(t, s, catalog.Query{Owner: owner, Attached: true})), 1)
+	release()
+	kvtest.Tick(s)
+	is.Equal(len(filesOf(t, s, catalog.Query{Owner: owner, Attached: true})), 0)
+}
+
 // A picture that came back with its text is not refused when it is restored by name.
 func TestAttachedRestoredTogether(t *testing.T) {
 	t.Parallel()

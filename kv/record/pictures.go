@@ -46,7 +46,7 @@ func (f *Form) CheckShows() error {
 	case *Note:
 		name, text = "content", b.Content
 	case *Recipe:
-		name, text = "instructions", b.Ingredients+b.Instructions
+		name, text = "instructions", b.Description+b.Ingredients+b.Instructions
 	}
 	places := strings.Count(text, FileScheme)
 	if places < MaxShown {

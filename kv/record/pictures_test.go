@@ -17,24 +17,31 @@ func TestCheckShows(t *testing.T) {
 	named := func(n, each int) string {
 		var all strings.Builder
 		for i := range n {
-			all.WriteString(strings.Repeat(fmt.Sprintf("![a](kist:%s)\n", uuid.NewSHA1(uuid.Nil, []byte{byte(i >> 8), byte(i)})), each))
+			id := uuid.NewSHA1(uuid.Nil, []byte{byte(i >> 8), byte(i)})
+			all.WriteString(strings.Repeat(fmt.Sprintf("![a](kist:%s)\n", id), each))
 		}
 		return all.String()
 	}
+	others := func(n int) string { return strings.TrimPrefix(named(n+1, 1), named(1, 1)) }
 	for name, c := range map[string]struct {
 		kind *record.Kind
 		body record.Body
 		at   string // the refused field
 	}{
-		"none":             {record.Notes, &record.Note{Content: "milk"}, ""},
-		"as many":          {record.Notes, &record.Note{Content: named(record.MaxShown, 1)}, ""},
-		"twice each":       {record.Notes, &record.Note{Content: named(record.MaxShown, 2)}, ""},
-		"one more":         {record.Notes, &record.Note{Content: named(record.MaxShown+1, 1)}, "content"},
-		"far too often":    {record.Notes, &record.Note{Content: named(1, 10*record.MaxShown+1)}, "content"},
-		"no addresses":     {record.Notes, &record.Note{Content: strings.Repeat("kist: ", 300)}, ""},
-		"recipe":           {record.Recipes, &record.Recipe{Name: "a", Ingredients: named(record.MaxShown, 1)}, ""},
-		"with its picture": {record.Recipes, &record.Recipe{Name: "a", Instructions: named(record.MaxShown, 1), Photo: uuid.New()}, "instructions"},
-		"snippet":          {record.Snippets, &record.Snippet{Content: named(record.MaxShown+1, 1)}, ""},
+		"none":          {record.Notes, &record.Note{Content: "milk"}, ""},
+		"as many":       {record.Notes, &record.Note{Content: named(record.MaxShown, 1)}, ""},
+		"twice each":    {record.Notes, &record.Note{Content: named(record.MaxShown, 2)}, ""},
+		"one more":      {record.Notes, &record.Note{Content: named(record.MaxShown+1, 1)}, "content"},
+		"far too often": {record.Notes, &record.Note{Content: named(1, 10*record.MaxShown+1)}, "content"},
+		"no addresses":  {record.Notes, &record.Note{Content: strings.Repeat("kist: ", 300)}, ""},
+		"recipe":        {record.Recipes, &record.Recipe{Name: "a", Ingredients: named(record.MaxShown, 1)}, ""},
+		"of description and steps": {
+			record.Recipes, &record.Recipe{Description: named(1, 1), Instructions: others(record.MaxShown)}, "instructions",
+		},
+		"with its picture": {
+			record.Recipes, &record.Recipe{Instructions: named(record.MaxShown, 1), Photo: uuid.New()}, "instructions",
+		},
+		"snippet": {record.Snippets, &record.Snippet{Content: named(record.MaxShown+1, 1)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

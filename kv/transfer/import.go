@@ -80,6 +80,7 @@ func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) 
 	m.seen, m.pages, m.slugs = map[*record.Kind]map[[16]byte]record.ID{}, map[[16]byte]bool{}, map[string]bool{}
 	m.moved, m.files = map[string]record.ID{}, map[record.ID]record.ID{}
 	defer m.forget()
+	defer catalog.HoldUnshown(m.Store)()
 
 	if err := m.addAll(ctx, rows); err != nil {
 		if failed := m.flush(); failed != nil && !errors.Is(err, failed) {
