@@ -20,7 +20,8 @@ async function fetchPage(address, signal, etag = '') {
   let answer;
   try {
     answer = await fetch(address, {
-      signal, cache: 'no-store', redirect: 'manual', headers: { accept: 'text/html', ...(etag && { 'if-none-match': etag }) },
+      signal, cache: 'no-store', redirect: 'manual',
+      headers: { accept: 'text/html', ...(etag && { 'if-none-match': etag }) },
     });
   } catch (e) { throw e.name === 'AbortError' ? e : problemOf(0); }
   if (answer.status === 304) return null;
@@ -54,6 +55,7 @@ class Board {
     this.records = new Map(); // the items that were read, by id, in their order
     this.reads = 0; // how often the board was read again
     this.changes = 0; // that the server has not answered
+    this.waiting = 0; // files of visitors, for the owner
     this.node = h('div.place');
     this.status = h('p.hide', { 'aria-live': 'polite' });
   }
@@ -219,7 +221,7 @@ class Board {
       arrange.ariaPressed = String(this.node.classList.toggle('arranging'));
     }, { 'aria-pressed': String(this.node.classList.contains('arranging')) });
     const { uploadRequestId: request } = this.r;
-    const review = this.waiting > 0 && h('a.button', { href: `${base}/upload-requests?request=${request}` },
+    const review = request && this.waiting > 0 && h('a.button', { href: `${base}/upload-requests?request=${request}` },
       icon('inbox'), t('guests.review', { n: this.waiting }));
     const zip = this.r.allowDownload && this.records.size > 0;
     add(row,

@@ -298,8 +298,8 @@ const rowsAtOnce = 6;
 
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces
 // an empty list; counted is called with the number of records. dated is the time of a record, if there are headings
-// between days, and byHand loads more only when the button is pressed. The rows of a list without pictures are in chunks. Browsers leave out chunks that are
-// not in the window, so scrolling costs the same in a long list.
+// between days, and byHand loads more only when the button is pressed. The rows of a list without pictures are in
+// chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in a long list.
 export function listOf(source, {
   page = 50, empty, grid = false, cards = '', dated = null, counted = null, byHand = false,
 }) {

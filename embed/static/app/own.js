@@ -7,8 +7,8 @@ import { api, base, loadModule, showProblem } from './session.js';
 // types are what every browser shows. A phone makes a JPEG of other pictures then.
 const types = 'image/jpeg,image/png,image/gif,image/webp,image/avif';
 
-// drawPicture shows the picture that the control c of the record r has now, or that of the address in the field url, and
-// lets the user choose another one.
+// drawPicture shows the picture that the control c of the record r has now, or that of the address in the field url,
+// and lets the user choose another one.
 export async function drawPicture(c, r, url, choosing) {
   c.drawn ??= pictureParts(c, r, url);
   if (choosing) c.drawn.file.click();
@@ -71,14 +71,18 @@ function pictureParts(c, r, url) {
     file.value = '';
   };
   remove.onclick = () => {
-    if (!c.get() && !sending) {
+    if (sending) { // what was there before stays
+      sending = null;
+      show().catch(showProblem);
+      return changed();
+    }
+    if (!c.get()) {
       address = '';
       find(`[name=${url}]`, c.el.closest('form')).value = '';
     }
-    sending = null;
     c.set(null);
     c.input.focus();
-    changed();
+    return changed();
   };
   c.waits = () => sending ? 1 : 0;
   c.el.prepend(img, unseen);

@@ -101,25 +101,24 @@ function batchesOf(uploads) {
   return [...batches.values()].flat();
 }
 
-// decideBatch approves or rejects files of one link, and returns those that it has decided: not what was decided
-// elsewhere meanwhile.
-async function decideBatch(batch, action) {
+// decideBatch approves or rejects files of one link, and adds those that it has decided to done: not what was decided
+// elsewhere meanwhile. Files that cannot be decided together are decided one after another.
+async function decideBatch(batch, action, done) {
   try {
     const body = { items: batch.map((i) => i.itemId), action };
-    return (await api('PATCH', `upload-requests/${batch[0].uploadRequestId}/queue`, body)).items;
+    done.push(...(await api('PATCH', `upload-requests/${batch[0].uploadRequestId}/queue`, body)).items);
+    return;
   } catch (e) {
-    if (e.status !== 409 && e.status !== 404) throw e;
+    const isGone = e.status === 409 || e.status === 404;
+    if (!e.status || batch.length === 1 && !isGone) throw e;
   }
-  if (batch.length === 1) return [];
-  const done = [];
-  for (const i of batch) done.push(...await decideBatch([i], action));
-  return done;
+  if (batch.length > 1) for (const i of batch) await decideBatch([i], action, done);
 }
 
 async function decide(uploads, action) {
   const done = [];
   try {
-    for (const batch of batchesOf(uploads)) done.push(...await decideBatch(batch, action));
+    for (const batch of batchesOf(uploads)) await decideBatch(batch, action, done);
   } catch (e) { showProblem(e); }
   addPending(-done.length);
   if (done.length) toast(saidOf(done, action));
@@ -241,7 +240,9 @@ function showGuests(collection, r) {
   const d = openDialog(t('guests.title'));
   const rules = h('a.button', { href: `${base}/upload-requests?request=${r.id}` }, t('guests.rules'));
   rules.onclick = () => d.el.close();
-  d.body.append(
+  const isOver = !r.isActive || r.expiresAt && Date.parse(r.expiresAt) < Date.now();
+  add(d.body,
+    isOver && h('p.alert', {}, t('guests.over')),
     h('p.soft', {}, t(collection.isPublic ? 'guests.both' : 'guests.only')),
     ...linkOf(absolute(collection.isPublic ? collection.shareUrl : r.url)),
     h('div.row', {}, rules));
@@ -390,7 +391,7 @@ addActions({
 });
 
 function noteCollecting(links) {
-  for (const r of links) if (r.collectionId) collecting.add(r.id);
+  for (const r of links) collecting[r.collectionId ? 'add' : 'delete'](r.id);
 }
 
 // section is a part of the page with a heading.

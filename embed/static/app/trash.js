@@ -11,12 +11,19 @@ import { api, base, heading, load, restoreItems, setTrashed, showProblem, start,
 
 const titleOf = (item) => item.title || t('kind.untitled', { kind: kinds[item.kind].one });
 
+// byOf says who or what has deleted an item: a device, or the sender of a file, with the name they gave.
+function byOf(by) {
+  const [isSender, name] = /^sender(?:: (.*))?$/.exec(by) ?? [];
+  if (!isSender) return t('common.by', { name: deviceName(by) });
+  return name ? t('trash.takenBackBy', { name }) : t('trash.takenBack');
+}
+
 // lineOf says what an item is, and when and by what it was deleted.
 const lineOf = (item) => h('div.meta', {},
   h('span', {}, item.versionOf ? t('trash.version') : kinds[item.kind].one),
   h('span', {}, bytes(item.size)),
   h('span', {}, tn('trash.deleted', { when: when(item.deletedAt) })),
-  item.deletedBy && h('span.cutoff', {}, t('common.by', { name: deviceName(item.deletedBy) })),
+  item.deletedBy && h('span.cutoff', {}, byOf(item.deletedBy)),
   h('span', {}, t('trash.until', { date: day(item.purgedAt) })));
 
 function row(item) {

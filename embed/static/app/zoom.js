@@ -1,6 +1,6 @@
 // Zoom and swipes on the stage of the viewer: the wheel, two fingers and a double click or tap make the picture larger
-// around where they are, and what is larger than the stage can be moved. A picture that is not larger follows the finger
-// to the next one, or down to the end. It uses nothing of view. The viewer calls watchStage.
+// around where they are, and what is larger than the stage can be moved. A picture that is not larger follows the
+// finger to the next one, or down to the end. It uses nothing of view. The viewer calls watchStage.
 const mostZoom = 8;
 const doubleZoom = 2.5;
 const wheelPixels = 400; // that make a picture twice as large
@@ -96,5 +96,7 @@ export function watchStage(dialog, stage, { move, close }) {
   };
   dialog.addEventListener('pointerup', up);
   dialog.addEventListener('pointercancel', up);
-  stage.addEventListener('click', (e) => { if (dragged > clickPixels || zoom > 1) e.stopImmediatePropagation(); }, true);
+  stage.addEventListener('click', (e) => {
+    if (dragged > clickPixels || zoom > 1) e.stopImmediatePropagation();
+  }, true);
 }
