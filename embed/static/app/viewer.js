@@ -47,8 +47,6 @@ function stageOf(r) {
   return box;
 }
 
-const mapOf = ({ lat, lon }) => `https://www.openstreetmap.org/?mlat=${lat}&mlon=${lon}#map=15/${lat}/${lon}`;
-
 // factsOf says what is known of a file. How and where a picture was taken is told to its owner only.
 function factsOf(r) {
   const camera = [r.exif?.camera, r.exif?.lens].filter(Boolean).join(', '), place = r.exif?.location;
@@ -61,8 +59,7 @@ function factsOf(r) {
       fact(t('viewer.type'), r.mimeType),
       r.takenAt && fact(t('viewer.taken'), day(r.takenAt)),
       camera && fact(t('viewer.camera'), camera),
-      place && fact(t('viewer.place'), h('a', { href: mapOf(place), target: '_blank', rel: 'noopener noreferrer' },
-        `${place.lat.toFixed(4)}, ${place.lon.toFixed(4)}`)),
+      place && fact(t('viewer.place'), `${place.lat.toFixed(4)}, ${place.lon.toFixed(4)}`),
       fact(t('viewer.added'), when(r.createdAt)),
       r.folder && fact(t('viewer.folder'), r.folder.name),
       fact(t('viewer.visibility'), r.owner ? fromOwner(r) : r.isPublic ? sharing(r) : t('reader.private'))),
