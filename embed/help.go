@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// packedHelp are the files of the folder help, each after its name without the ending, with a zero byte between them, in
-// two fifths of the size. The test that compares them makes them.
+// packedHelp are the files of the folder help, each after its name without the ending, with a zero byte between them,
+// in two fifths of the size. The test that compares them makes them.
 //
 //go:embed help.gz
 var packedHelp []byte
@@ -101,8 +101,8 @@ func entriesOf(index string) [][]string {
 // maxHelpWords bounds the work of a search.
 const maxHelpWords = 16
 
-// FindHelp returns the pages of the handbook for a reader of the language that have all words of the query, in any case.
-// Pages whose title or summary has them come first.
+// FindHelp returns the pages of the handbook for a reader of the language that have all words of the query, in any
+// case. Pages whose title or summary has them come first.
 func FindHelp(l Lang, query string) []HelpHit {
 	words := strings.Fields(strings.ToLower(query))
 	words = words[:min(len(words), maxHelpWords)]

@@ -112,8 +112,8 @@ func (r *row) text(name string, l line) {
 	r.fields = append(r.fields, c)
 }
 
-// row makes the document of a record; nil if the record does not exist, and for attached files: a search finds the texts
-// that show them.
+// row makes the document of a record; nil if the record does not exist, and for attached files: a search finds the
+// texts that show them.
 func (x *Index) row(c *kv.Change) *row {
 	r := c.Record
 	if r == nil || r.Attached {

@@ -443,10 +443,13 @@ func (z *zipping) withFiles(item *record.Record, f archive.Fact) (archive.Fact, 
 		return f, nil
 	}
 	f, seq, err := z.textFact(item.Key())
-	if err == nil && seq == item.Seq {
+	if err != nil {
+		return f, err
+	}
+	if seq == item.Seq {
 		z.c.Site.Zips.Remember(at, f)
 	}
-	return f, err
+	return f, nil
 }
 
 // addShown adds a file that a text shows; Missing if the viewer may not open it.
@@ -542,10 +545,13 @@ var errChanged = errors.New("a text was changed while it was sent")
 // same reads the text again that the layout was made for.
 func (z *zipping) same(key []byte, f archive.Fact) (string, error) {
 	t, err := z.text(key)
-	if err == nil && sha256.Sum256([]byte(t.text)) != f.Content {
-		err = errChanged
+	if err != nil {
+		return "", err
 	}
-	return t.text, err
+	if sha256.Sum256([]byte(t.text)) != f.Content {
+		return "", errChanged
+	}
+	return t.text, nil
 }
 
 // addLinks adds the file of the bookmarks and short links.

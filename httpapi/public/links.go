@@ -95,8 +95,8 @@ func linkAt(s *web.Site, address string) string {
 	return name
 }
 
-// pathAt is the path of an address below a base of this server's addresses; "" for an address elsewhere, or of a folder.
-// It considers how addresses vary: HTTP may redirect to HTTPS, and a proxy may merge slashes.
+// pathAt is the path of an address below a base of this server's addresses; "" for an address elsewhere, or of a
+// folder. It considers how addresses vary: HTTP may redirect to HTTPS, and a proxy may merge slashes.
 func pathAt(base *url.URL, address string) string {
 	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // usually not
 		return ""

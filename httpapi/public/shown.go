@@ -190,7 +190,11 @@ func TakeOwnPicture(
 // its own or through a text or a collection. It is "" for other addresses.
 func fileAt(s *web.Site, address string) string {
 	at := pathAt(s.BaseURL, address)
-	if content, err := url.Parse(s.Content); at == "" && s.Content != "" && err == nil {
+	if at == "" && s.Content != "" {
+		content, err := url.Parse(s.Content)
+		if err != nil {
+			return ""
+		}
 		at = pathAt(content, address)
 	}
 	where, name, below := strings.Cut(at, "/")

@@ -89,8 +89,8 @@ func CheckShown(r *record.Record, f *record.Form) error {
 }
 
 // OwnPicture is the file that is the picture of a recipe or a game for somebody who sees it: an image that they may
-// open and that pages can show, as it is or small. hasPoster says whether a file that the server cannot draw has a small
-// version all the same. The error is Missing if no file is the picture, so that an address may be. body are the item's
+// open and that pages can show, as it is or small. hasPoster says whether a file that the server cannot draw has a
+// small version all the same. The error is Missing if no file is the picture, so that an address may be. body are the item's
 // own fields, or their head. The Body of the file is valid until the transaction ends.
 func OwnPicture(
 	tx *kv.Tx, item *record.Record, body record.Body, who record.Asker, hasPoster func(file *record.Record) bool,
@@ -141,10 +141,13 @@ func CheckPicture(tx *kv.Tx, owner record.ID, b record.Body, before record.ID) e
 	if kv.Missing(err) {
 		return record.Bad(map[string]string{name: "names a file that you do not have"})
 	}
-	if err == nil && f.Bytes.Class != record.Image {
+	if err != nil {
+		return err
+	}
+	if f.Bytes.Class != record.Image {
 		return record.Bad(map[string]string{name: "names a file that is not a picture"})
 	}
-	return err
+	return nil
 }
 
 // shownBefore are the files that the stored form of a record shows; none of a new one.

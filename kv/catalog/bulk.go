@@ -52,7 +52,8 @@ func EachAlone(
 	return refused, nil
 }
 
-// UntrashEach is EachAlone that restores items from the trash. A picture may have come back with its text before its turn.
+// UntrashEach is EachAlone that restores items from the trash. A picture may have come back with its text before its
+// turn.
 func UntrashEach(s *kv.Store, owner record.ID, ids []record.ID) (refused []error, err error) {
 	var some []Restored
 	return EachAlone(s, ids, func(tx *kv.Tx, id record.ID) error {

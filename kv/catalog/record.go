@@ -362,8 +362,8 @@ func FileTaken(tx *kv.Tx) error {
 	return nil
 }
 
-// FileShows files the texts of a store of format 7 under the files that they seem to show: an address that now is one of
-// a file was only words then.
+// FileShows files the texts of a store of format 7 under the files that they seem to show: an address that now is one
+// of a file was only words then.
 func FileShows(tx *kv.Tx) error {
 	sums := map[string]int64{}
 	for key, row := range tx.Walk(kv.RecordBucket, nil, nil, false) {

@@ -92,8 +92,8 @@ func named(body []byte, word string, ids []ID, most int) []ID {
 	return ids
 }
 
-// A file's address, and a picture with one and perhaps a title. The address is found wherever it stands: Shows finds it in
-// code, too.
+// A file's address, and a picture with one and perhaps a title. The address is found wherever it stands: Shows finds it
+// in code, too.
 var (
 	fileAddress  = regexp.MustCompile(FileScheme + `[0-9A-Fa-f-]{36}`)
 	shownPicture = regexp.MustCompile(
@@ -101,8 +101,8 @@ var (
 )
 
 // PlaceShown returns b with what place returns instead of each address of a file in its Markdown. Where place returns
-// "", gone stands instead of the address, or of the whole picture. It does not change the picture of a recipe or a game.
-// It returns b itself if there are none.
+// "", gone stands instead of the address, or of the whole picture. It does not change the picture of a recipe or a
+// game. Without such addresses it returns b itself.
 func PlaceShown(b Body, place func(id ID) string, gone string) Body {
 	switch b := b.(type) {
 	case *Note:

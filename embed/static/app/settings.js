@@ -73,9 +73,9 @@ const lacksKeys = (now, saved) => isElsewhere(now.captchaProvider) &&
 // agrees asks before the trash is turned off, which empties it, or is kept for fewer days, and resolves to whether the
 // user wants that.
 const agrees = (days, n) => new Promise((resolve) => {
-  const asks = days
-    ? { title: t('settings.trashLessTitle', { n: days }), text: t('settings.trashLessText'), button: t('settings.trashLess') }
-    : { title: t('settings.trashOffTitle'), text: t('settings.trashOffText', { n }), button: t('settings.trashOff') };
+  const title = days ? t('settings.trashLessTitle', { n: days }) : t('settings.trashOffTitle');
+  const text = days ? t('settings.trashLessText') : t('settings.trashOffText', { n });
+  const asks = { title, text, button: t(days ? 'settings.trashLess' : 'settings.trashOff') };
   openForm({ ...asks, danger: true, run: async () => {}, onclose: (reason) => resolve(reason === 'done') });
 });
 

@@ -38,7 +38,9 @@ function drawPanel() {
 
 // uploadFor is a waiting upload of a file, with its row.
 function uploadFor(file, fields, added, failed) {
-  const u = { file, fields, added, failed, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '' };
+  const u = {
+    file, fields, added, failed, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '',
+  };
   u.bar = h('i');
   u.status = h('span');
   u.acts = h('div.acts');
