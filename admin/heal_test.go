@@ -216,7 +216,8 @@ func TestVerifyTellsServer(t *testing.T) {
 	is.Equal(r.code, 4)
 	is.True(strings.Contains(r.out, log))
 	is.True(strings.Contains(r.out, "The running server checks this itself now"))
-	is.True(strings.Contains(r.err, "run kist verify again in a few minutes"))
+	healed := strings.Contains(r.out, "No harm: ") // the server was faster
+	is.True(healed || strings.Contains(r.err, "run kist verify again in a few minutes"))
 	s.until("the journal is healed", func() bool {
 		status, body := s.get("/readyz", "")
 		return status == 200 && strings.Contains(body, "damage was found and healed")
