@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"image/color"
 	"io"
 	"net"
 	"net/http"
@@ -62,7 +63,11 @@ func plant(a *apitest.App) planted {
 	}
 	long := strings.Repeat("<", 1_000_000)
 	address := func(n int) string { return fmt.Sprint("https://example.org/", n, "?", strings.Repeat("&", 8000)) }
-	note := add(record.Notes, 1, func(int) field.Object { return field.Object{"slug": "the-note", "content": long} })[0]
+	photo := apitest.File("a.jpg", "image/jpeg", apitest.JpegOf(3000, 2000, color.White))
+	file := a.Upload(map[string]string{"attach": "true"}, photo).Want(201).Text("id")
+	note := add(record.Notes, 1, func(int) field.Object {
+		return field.Object{"slug": "the-note", "content": "![a](kist:" + file + ")\n" + long}
+	})[0]
 	add(record.Snippets, 1, func(int) field.Object {
 		return field.Object{"slug": "the-snippet", "content": strings.Repeat("(", 250_000), "language": "go"}
 	})
@@ -93,7 +98,8 @@ func plant(a *apitest.App) planted {
 		"the-note", "the-snippet", "the-link", "recipe0", "mark0", "game0", "the-file", "the-recipes", "the-marks", "the-inbox",
 	}
 	return planted{a.URL, map[string][]string{
-		"slug": slugs, "item": {note, recipes[1], marks[0]}, "username": {"ann"}, "topic": {"limits"}, "name": {"app.js"},
+		"slug": slugs, "item": {note, recipes[1], marks[0], file}, "file": {file}, "username": {"ann"},
+		"topic": {"limits"}, "name": {"app.js"},
 		"token": {"x", invitation[strings.LastIndex(invitation, "/")+1:]}, "secret": {"x"}, "id": {"x"}, "takeBack": {"x"},
 	}}
 }
