@@ -250,7 +250,8 @@ func sectionsOf(text string) []string {
 // outline is what a section has whatever its language is.
 func outline(section string) (all []string) {
 	level := len(section) - len(strings.TrimLeft(section, "#"))
-	code := slices.Concat(fences.FindAllString(section, -1), regexp.MustCompile(`(?m)^ {4}.*$`).FindAllString(section, -1))
+	indented := regexp.MustCompile(`(?m)^ {4}.*$`)
+	code := slices.Concat(fences.FindAllString(section, -1), indented.FindAllString(section, -1))
 	section = fences.ReplaceAllString(section, "")
 	count := func(pattern string) string {
 		return strconv.Itoa(len(regexp.MustCompile(pattern).FindAllString(section, -1)))

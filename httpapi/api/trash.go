@@ -77,8 +77,8 @@ func (v *ShownTrash) Fields(s *field.Set) {
 	s.Number("size", &v.Size, 0, 1<<53, field.ReadOnly).Says("What it counts against the quota, in bytes.", `48213`)
 	s.Time("deletedAt", &v.At, field.ReadOnly, field.Always).Says("When it was deleted.", `"2026-01-02T03:04:05.678Z"`)
 	s.Text("deletedBy", &v.By, 255, field.ReadOnly).Says(
-		"The browser, key or device that deleted it; \"sender: \" and a name if its sender took it back; empty for its "+
-			"deletion link.", `"kist-cli"`,
+		"The browser, key or device that deleted it; \"sender: \" and a name if its sender took it back; empty for "+
+			"its deletion link.", `"kist-cli"`,
 	)
 	s.ID("versionOf", &v.Of, field.ReadOnly).Says(
 		"The file whose earlier bytes these are; null for a deleted item. Restoring makes a file of its own.", `null`,

@@ -216,7 +216,7 @@ func hasPoster(s *web.Site) func(*record.Record) bool {
 }
 
 // respondOwnPicture answers with the small version of a file that is the picture of an item, or with the file itself
-// if a browser shows what the server cannot draw. This is no view of r, whose conditions apply.
+// if a browser shows what the server cannot draw. It does not count as a view of r, whose conditions apply.
 func respondOwnPicture(c *web.Request, r, f *record.Record, who viewer) error {
 	err := respondThumb(c, r, f, who)
 	if !errors.Is(err, thumb.ErrNone) {

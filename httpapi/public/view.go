@@ -502,8 +502,8 @@ func games(c *web.Request, name string) (owner people.User, games []ListedGame, 
 	return owner, games, true, nil
 }
 
-// respondThumb answers with the small version of a picture, under the conditions of r. The error is thumb.ErrNone if
-// there is none.
+// respondThumb answers with the small version of a picture, under the conditions of r. The error is thumb.ErrNone for a
+// file without a small version.
 func respondThumb(c *web.Request, r, item *record.Record, who viewer) error {
 	if err := c.Site.Blobs.Damaged.Err(item.Bytes.Ref); err != nil {
 		return Unreadable(c, item.ID, who.owns(item), err)
