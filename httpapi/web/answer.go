@@ -20,6 +20,9 @@ const largestKept = PageBytes + PageBytes/4
 // in buffers of their own, so larger ones would add up.
 const largestSent = 64 << 10
 
+// smallRest is how much of a buffer may always be unused while an answer is sent from it. A connection has more.
+const smallRest = 4 << 10
+
 // answerBuffers are what answers are made in. They wait for another answer until the garbage collector empties
 // the pool.
 var answerBuffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -62,7 +65,7 @@ func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) er
 				body = fast.pack(b)
 				return false
 			}
-			fills := cap(b) <= len(b)+len(b)/2 // what is behind it is not counted
+			fills := cap(b)-len(b) <= max(len(b)/2, smallRest) // what is behind it is not counted
 			if fills && cap(b) <= largestSent && c.TryHold(int64(len(b))-c.held.Bytes()) {
 				body = b
 				return true
