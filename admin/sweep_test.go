@@ -154,7 +154,7 @@ func TestSweepPosters(t *testing.T) {
 	var picture bytes.Buffer
 	is.NoErr(png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
 	posters := func() int {
-		names, err := filepath.Glob(p.data("cache", "thumbs", "poster", "*", "*"))
+		names, err := filepath.Glob(p.data("cache", "thumbs", "poster*", "*", "*"))
 		is.NoErr(err)
 		return len(names)
 	}
@@ -164,10 +164,10 @@ func TestSweepPosters(t *testing.T) {
 			http.MethodPut, "/api/v1/files/"+id+"/poster", key, "application/octet-stream", bytes.NewReader(picture.Bytes()),
 		)
 	}
-	is.Equal(posters(), 2)
+	is.Equal(posters(), 4) // two sizes of each
 	p.send(http.MethodDelete, "/api/v1/files/"+ids[1], key, "", http.NoBody)
 	p.must("gc")
-	is.Equal(posters(), 1)
+	is.Equal(posters(), 2)
 	s.stop()
 }
 

@@ -163,8 +163,8 @@ func redirectToSignIn(c *web.Request, path string) error {
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
 	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections", "conflict",
-	"editor", "film", "forms", "help", "home", "house", "keys", "kind", "live", "moving", "news", "offline", "own",
-	"picker", "pictures", "reader", "remote", "replace", "requests", "search", "security", "share", "tags", "ticks",
+	"editor", "forms", "help", "home", "house", "keys", "kind", "live", "moving", "news", "offline", "own",
+	"picker", "pictures", "poster", "reader", "remote", "replace", "requests", "search", "security", "share", "tags", "ticks",
 	"tiles", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome", "zoom",
 }
 

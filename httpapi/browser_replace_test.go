@@ -1,6 +1,10 @@
 package httpapi_test
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"image"
 	"image/color"
 	"os"
 	"path/filepath"
@@ -76,5 +80,61 @@ func TestBrowserPoster(t *testing.T) {
 	b.until(`document.querySelector('#main .item .pic img')?.naturalWidth === 128`)
 	b.click(`#main .item a.name`)
 	b.until(`document.querySelector('.viewer video')?.poster && document.querySelector('.viewer video').readyState >= 2`)
+	is.True(b.Sound())
+}
+
+// rawPhoto is the raw file of a camera: a TIFF that lies on its side, whose second directory has the preview.
+func rawPhoto(preview string) string {
+	const inner, at = 8 + 2 + 2*12 + 4, 8 + 2 + 2*12 + 4 + 2 + 2*12 + 4
+	directory := func(entries ...[3]uint32) (b []byte) {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(entries)))
+		for _, e := range entries {
+			b = binary.LittleEndian.AppendUint16(b, uint16(e[0]))
+			b = binary.LittleEndian.AppendUint16(b, uint16(e[1]))
+			b = binary.LittleEndian.AppendUint32(b, 1)
+			b = binary.LittleEndian.AppendUint32(b, e[2])
+		}
+		return append(b, 0, 0, 0, 0)
+	}
+	const short, long = 3, 4
+	return "II*\x00\x08\x00\x00\x00" + string(directory([3]uint32{274, short, 6}, [3]uint32{330, long, inner})) +
+		string(directory([3]uint32{513, long, at}, [3]uint32{514, long, uint32(len(preview))})) + preview
+}
+
+// TestBrowserPicturePoster: the browser sends small versions of a drawing and of the preview in a raw file, which the
+// server does not decode. The viewer sends that of a drawing that came another way, and says what it cannot show.
+func TestBrowserPicturePoster(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.do(emulation.SetFocusEmulationEnabled(true))
+	drawing := `<svg xmlns="http://www.w3.org/2000/svg" width="300" height="200"><circle cx="150" cy="100" r="80"/></svg>`
+	raw := rawPhoto(apitest.JpegOf(600, 400, color.RGBA{200, 30, 30, 255}))
+	api := b.Upload(nil, apitest.File("api.svg", "image/svg+xml", drawing)).Want(201).Text("slug")
+	b.Upload(nil, apitest.File("phone.heic", "image/heic", "\x00\x00\x00\x18ftypheic\x00\x00\x00\x00heicmif1")).Want(201)
+
+	b.open("/files")
+	b.js(`(() => {
+		const data = new DataTransfer();
+		data.items.add(new File([` + quoted(drawing) + `], 'drawing.svg'));
+		data.items.add(new File([Uint8Array.fromBase64(` + quoted(base64.StdEncoding.EncodeToString([]byte(raw))) +
+		`)], 'photo.nef'));
+		document.querySelector('main').dispatchEvent(
+			new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+	})()`)
+	b.until(`[...document.querySelectorAll('#main .item')].filter((row) =>
+		/drawing|photo/.test(row.textContent) && row.querySelector('.pic img')?.naturalWidth > 0).length === 2`)
+	raws := b.Get("/api/v1/files?q=photo.nef").Want(200).Text("data.0.slug")
+	c, _, err := image.DecodeConfig(bytes.NewReader(b.Get("/t/" + raws + "?size=screen").Want(200).Body))
+	is.NoErr(err)
+	is.Equal([]int{c.Width, c.Height}, []int{400, 600}) // it stands as it was taken
+
+	b.open("/files")
+	b.js(`[...document.querySelectorAll('#main .item a.name')].find((a) => a.textContent === 'api.svg').click()`)
+	b.until(`document.querySelector('.stage img')?.naturalWidth === 300`)
+	b.until(`fetch('/t/` + api + `').then((answer) => answer.status === 200)`)
+
+	b.open("/files")
+	b.js(`[...document.querySelectorAll('#main .item a.name')].find((a) => a.textContent === 'phone.heic').click()`)
+	b.until(`document.querySelector('.stage')?.textContent.includes('cannot show this picture')`)
 	is.True(b.Sound())
 }

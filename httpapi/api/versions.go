@@ -142,15 +142,11 @@ func restoreVersion(k *record.Kind, arg, summary string) web.Operation {
 	}, 404).Conditional()
 }
 
-// restoreFileVersion changes a file back to earlier bytes. The picture of a film goes with the bytes that it shows; a
-// browser that shows the film sends another.
+// restoreFileVersion changes a file back to earlier bytes. A small version that a browser has sent goes with the bytes
+// that it shows; a browser that shows the file sends another.
 func restoreFileVersion(c *web.Request, tx *kv.Tx, r *record.Record, id record.ID) error {
-	film := r.Bytes.Class == record.Video
 	if err := catalog.RestoreFileVersion(tx, r, id, c.Caller.Client()); err != nil {
 		return err
-	}
-	if !film {
-		return nil
 	}
 	return c.Site.Thumbs.DropPoster(r.Owner, r.ID)
 }

@@ -345,14 +345,19 @@ func (b *board) describe(t *embed.Tile, m catalog.Item, item *record.Record, hea
 		if media.Shrinks(head.MimeType) {
 			t.Picture, t.Look = b.small(m.ID), pictureLook
 			b.pictures[len(b.page.Pictures)] = item.Bytes.Ref
-		} else if t.Film {
-			t.Look = pictureLook
-			t.Shape = unknownShape
-			poster, err := b.c.Site.Thumbs.Poster(item.Owner, item.ID, thumb.Tile)
-			if err == nil {
-				t.Picture, t.Shape = b.small(m.ID), shapeOf(poster.Width, poster.Height)
-			}
+			break
 		}
+		if t.Film {
+			t.Look, t.Shape = pictureLook, unknownShape
+		}
+		if !t.Film && m.Class != record.Image {
+			break
+		}
+		poster, err := b.c.Site.Thumbs.Poster(item.Owner, item.ID, thumb.Tile)
+		if err != nil {
+			break // nobody has sent one
+		}
+		t.Look, t.Picture, t.Shape = pictureLook, b.small(m.ID), shapeOf(poster.Width, poster.Height)
 	case *record.Note:
 		b.notes[len(b.page.Cards)] = head.Content
 	case *record.Snippet:

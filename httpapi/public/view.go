@@ -170,7 +170,7 @@ func viewing(c *web.Request, r, item *record.Record, who viewer) (Viewing, error
 			v.Text, v.TextGoesOn, err = beginning(c, r, item, b.MimeType, who)
 		}
 		large := b.MimeType == "image/jpeg" && b.Size > largePicture && !v.Large
-		if large || ShownSmall(b.MimeType) && hasThumb(c, item, b.MimeType) {
+		if large || isShownSmall(b.MimeType) && hasThumb(c, item, b.MimeType) {
 			v.Screen = c.Site.Prefix() + "/t/" + at + "?" + sizeParam + "=screen"
 		}
 	case *record.Note, *record.Snippet:
@@ -735,8 +735,10 @@ func tooLarge(c *web.Request, r *record.Record, mediaType string) bool {
 	return thumb.TooLarge(f)
 }
 
-// ShownSmall reports whether pages show a smaller version of such pictures, because browsers cannot show them.
-func ShownSmall(mediaType string) bool { return media.Shrinks(mediaType) && !media.Inline(mediaType) }
+// isShownSmall reports whether pages show a smaller version of such pictures, because browsers cannot show them.
+func isShownSmall(mediaType string) bool {
+	return record.ClassOf(mediaType) == record.Image && !media.Inline(mediaType)
+}
 
 // caching is the Cache-Control value for an item. Whatever the owner can withdraw must be
 // requested each time.

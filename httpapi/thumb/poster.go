@@ -7,8 +7,18 @@ import (
 	"kist/kv/record"
 )
 
+// A poster is the small version of a file that no decoder here reads: a film, or a picture such as HEIC. A client sends
+// it, and it may be lost, because the client that shows the file can send it again.
+
 // MaxPoster is the maximum size of a picture to make a poster of, in bytes.
 const MaxPoster = 512 << 10
+
+// The sizes that are stored of a poster. The others are made of them.
+const (
+	posterTile = iota
+	posterScreen
+	posterSizes
+)
 
 // posterRef is the name of the poster of a file. The same content of another owner has its own.
 func posterRef(owner, file record.ID) (ref blobs.Ref) {
@@ -16,29 +26,44 @@ func posterRef(owner, file record.ID) (ref blobs.Ref) {
 	return ref
 }
 
-// SetPoster makes the thumbnail of a film from one of its pictures, because no decoder here reads films. It replaces the
-// previous one. The picture has at most MaxPoster bytes. The error is ErrNone if it is not usable, or ctx's if ctx ends
-// while waiting.
+// SetPoster makes the poster of a file from a picture. It replaces the previous one. The picture has at most MaxPoster
+// bytes. The error is ErrNone if it is not usable, or ctx's if ctx ends while waiting.
 func (m *Maker) SetPoster(ctx context.Context, owner, file record.ID, picture []byte) error {
 	if err := m.turns.Take(ctx); err != nil {
 		return err
 	}
 	defer m.turns.Give()
-	t, err := small(picture, Tile)
-	if err != nil {
-		return err
+	for i, size := range [posterSizes]Size{posterTile: Tile, posterScreen: Screen} {
+		t, err := small(picture, size)
+		if err != nil {
+			return err
+		}
+		if err := m.posters[i].put(posterRef(owner, file), entry{thumb: t}); err != nil {
+			return err
+		}
 	}
-	return m.posters.put(posterRef(owner, file), entry{thumb: t})
+	return nil
 }
 
-// DropPoster removes the thumbnail of a film whose bytes are replaced, if it has one.
+// DropPoster removes the poster of a file whose bytes are replaced, if it has one.
 func (m *Maker) DropPoster(owner, file record.ID) error {
-	return m.posters.remove(posterRef(owner, file))
+	for i := range m.posters {
+		if err := m.posters[i].remove(posterRef(owner, file)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Poster is the thumbnail of a film; ErrNone if nobody has sent one or it was lost.
+// Poster is the poster of a file; ErrNone if nobody has sent one or it was lost.
 func (m *Maker) Poster(owner, file record.ID, size Size) (*Thumb, error) {
-	e, got := m.posters.get(posterRef(owner, file))
+	if size == Screen || size == Card {
+		e, got := m.posters[posterScreen].get(posterRef(owner, file))
+		if got && e.err == nil {
+			return e.thumb, nil
+		}
+	}
+	e, got := m.posters[posterTile].get(posterRef(owner, file))
 	if !got || e.err != nil {
 		return nil, ErrNone
 	}
@@ -50,7 +75,16 @@ func (m *Maker) Poster(owner, file record.ID, size Size) (*Thumb, error) {
 
 // SweepPosters removes the posters of files that known does not know. It stops when known fails.
 func (m *Maker) SweepPosters(known func(owner, file record.ID) (bool, error)) (removed int, err error) {
-	return m.posters.sweep(func(ref blobs.Ref) (bool, error) {
-		return known(record.ID(ref[:16]), record.ID(ref[16:]))
-	})
+	for i := range m.posters {
+		n, err := m.posters[i].sweep(func(ref blobs.Ref) (bool, error) {
+			return known(record.ID(ref[:16]), record.ID(ref[16:]))
+		})
+		if i == posterTile {
+			removed = n
+		}
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
 }

@@ -81,7 +81,7 @@ type Thumb struct {
 // A Maker makes and stores thumbnails. All methods are safe for concurrent use.
 type Maker struct {
 	caches  [sizes]cache
-	posters cache
+	posters [posterSizes]cache
 
 	turns   flight.Turns // to decode a picture
 	flights flight.Group[wanted, *Thumb]
@@ -108,9 +108,11 @@ func New(dir string) (*Maker, error) {
 			return nil, fmt.Errorf("thumb: opening the cache: %w", err)
 		}
 	}
-	m.posters.dir = filepath.Join(dir, "poster")
-	if err := m.posters.open(); err != nil {
-		return nil, fmt.Errorf("thumb: opening the posters: %w", err)
+	for i, name := range [posterSizes]string{posterTile: "poster", posterScreen: "posterscreen"} {
+		m.posters[i].dir = filepath.Join(dir, name)
+		if err := m.posters[i].open(); err != nil {
+			return nil, fmt.Errorf("thumb: opening the posters: %w", err)
+		}
 	}
 	return m, nil
 }

@@ -12,8 +12,9 @@ import (
 )
 
 var SetPoster = web.Operation{
-	Tag: "files", Summary: "Gives a film a picture for its thumbnail. The body is a JPEG, PNG, GIF or WebP of at most " +
-		"512 KiB. The server cannot decode films, so clients send one. It is kept with the other thumbnails and may get lost.",
+	Tag: "files", Summary: "Gives a film, or a picture that the server cannot decode, a small version. The body is a JPEG, " +
+		"PNG, GIF or WebP of at most 512 KiB, best with 1600 pixels at the longer edge. It is kept with the other small " +
+		"versions and may get lost.",
 	Body: &web.Content{Media: "application/octet-stream"}, Reply: web.DoneReply, Fails: []int{404}, Serve: setPoster,
 }
 
@@ -37,8 +38,10 @@ func setPoster(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if record.ClassOf(b.(*record.File).MimeType) != record.Video { // the kind is asked for
-		return record.Bad(map[string]string{"slug": "must be that of a film"})
+	switch record.ClassOf(b.(*record.File).MimeType) { // the kind is asked for
+	case record.Video, record.Image:
+	default:
+		return record.Bad(map[string]string{"slug": "must be that of a film or a picture"})
 	}
 	err = c.Site.Thumbs.SetPoster(c.R.Context(), c.Owner(), r.ID, picture)
 	if errors.Is(err, thumb.ErrNone) {

@@ -61,14 +61,14 @@ func replaceContent(c *web.Request) error {
 		return err
 	}
 
-	f, film := in.Files[0], false
+	f, changed := in.Files[0], false
 	content := f.Content()
 	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
 		r, err := expected(tx)
 		if err != nil {
 			return err
 		}
-		film = r.Bytes.Class == record.Video && r.Bytes.Ref != content.Ref
+		changed = r.Bytes.Ref != content.Ref
 		if err := in.Carry(tx); err != nil {
 			return err
 		}
@@ -77,9 +77,9 @@ func replaceContent(c *web.Request) error {
 		return c.FailChange(err, find)
 	}
 	in.Recorded()
-	if film {
+	if changed {
 		if err := c.Site.Thumbs.DropPoster(c.Owner(), before.ID); err != nil {
-			c.Site.Log.Warn("cannot remove the picture of a film that was replaced", "error", err)
+			c.Site.Log.Warn("cannot remove the small version of a file that was replaced", "error", err)
 		}
 	}
 	return c.RespondRecord(http.StatusOK, `{"data":`, find)

@@ -158,5 +158,9 @@ export const tagNames = (r) => (r.tags ?? []).map((tag) => tag.name ?? tag);
 // isMedia reports whether the viewer can show a record.
 export const isMedia = (r) => isPicture(r) || r.kind === 'file' && /^video\/(mp4|webm|ogg|quicktime)/.test(r.mimeType);
 
-// isPicture reports whether an img element can show a file, or a small version of it.
-export const isPicture = (r) => r.kind === 'file' && /^image\/(png|jpe?g|gif|webp|avif|bmp|tiff)/.test(r.mimeType);
+// isPicture reports whether an img element can show a file, or a small version of it if there is one.
+const pictures = /^image\/(png|jpe?g|gif|webp|avif|bmp|tiff|svg|hei[cf]|jxl|x-(adobe|canon|nikon|sony|pentax|fuji))/;
+export const isPicture = (r) => r.kind === 'file' && pictures.test(r.mimeType);
+
+// isForBrowser reports whether only the browser can make a small version of what the viewer shows.
+export const isForBrowser = (r) => isMedia(r) && !/^image\/(png|jpe?g|gif|webp|bmp)/.test(r.mimeType);

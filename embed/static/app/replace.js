@@ -2,7 +2,7 @@
 // of view. The editor calls openReplace.
 import { add, bytes, deviceName, h, t, tn, toast, when } from './dom.js';
 import { openDialog } from './forms.js';
-import { apiPathOf, isMedia, isPicture } from './kinds.js';
+import { apiPathOf, isForBrowser } from './kinds.js';
 import { fetchRecord, updateRows } from './list.js';
 import { api, base, loadModule, problemOf, showProblem, start } from './session.js';
 
@@ -77,7 +77,7 @@ export async function openReplace(r) {
     progress(0);
     attempt(async () => {
       const saved = await send(r, file, progress);
-      if (isMedia(saved) && !isPicture(saved)) loadModule('film').then((m) => m.sendPoster(saved, file), () => {});
+      if (isForBrowser(saved)) loadModule('poster').then((m) => m.sendPoster(saved, file), () => {});
       return saved;
     }, t('replace.replaced'));
   };

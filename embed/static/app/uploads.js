@@ -2,7 +2,7 @@
 // It owns the queue and its panel; tus.js sends large files in parts. Of view it uses list, accepts and redraw. add.js
 // calls sendFiles and filesIn.
 import { addActions, button, bytes, find, h, icon, itemOf, seconds, shorten, t, toast } from './dom.js';
-import { isMedia, isPicture, tagNames } from './kinds.js';
+import { isForBrowser, tagNames } from './kinds.js';
 import { copyItemLink } from './list.js';
 import {
   base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, showProblem, start, storage,
@@ -175,7 +175,7 @@ function showDone(u, record) {
   me.usedBytes += record.size;
   u.added?.(record, u.file);
   if (!u.fields.attach && view?.accepts?.(record)) view.list.prepend(record);
-  if (isMedia(record) && !isPicture(record)) loadModule('film').then((m) => m.sendPoster(record, u.file), () => {});
+  if (isForBrowser(record)) loadModule('poster').then((m) => m.sendPoster(record, u.file), () => {});
   setTimeout(() => {
     drop(u);
     draw();

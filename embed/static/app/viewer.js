@@ -4,7 +4,9 @@
 import { add, all, bytes, day, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
-import { canEdit, fromOwner, isMedia, isPicture, kinds, tagNames, thumbnailOf, titleOf } from './kinds.js';
+import {
+  canEdit, fromOwner, isForBrowser, isMedia, isPicture, kinds, tagNames, thumbnailOf, titleOf,
+} from './kinds.js';
 import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { loadModule, localAddress, showProblem, storage, view } from './session.js';
@@ -24,23 +26,34 @@ function sequence(r) {
   return others.some((x) => x.id === r.id) ? others : [r];
 }
 
-// filmOf shows a film. One without a picture in lists gets one, now that the browser has it.
+// restore has the server get a small version of what an element shows, if it has none.
+const restore = (r, el) => !r.owner && loadModule('poster').then((m) => m.restorePoster(r, el), () => {});
+
 function filmOf(r, src) {
   const video = h('video', {
     src, poster: thumbnailOf(r), controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r),
   });
-  const restore = () => !r.owner && loadModule('film').then((m) => m.restorePoster(r, video), () => {});
-  video.addEventListener('loadeddata', restore, { once: true });
+  video.addEventListener('loadeddata', () => restore(r, video), { once: true });
   return video;
 }
 
-// pictureAddress is the address of a picture, or of its small version where browsers cannot show the file.
-const pictureAddress = (r) => (r.mimeType === 'image/tiff' ? thumbnailOf(r, 'screen') : localAddress(r.url));
+// pictureAddress is the address of a picture, or of its small version where most browsers cannot show the file.
+const isShown = (r) => /^image\/(png|jpe?g|gif|webp|avif|bmp|svg)/.test(r.mimeType);
+const pictureAddress = (r) => (isShown(r) ? localAddress(r.url) : thumbnailOf(r, 'screen'));
+
+// fallBack shows the file of a picture without a small version, if this browser can, or says that it cannot.
+function fallBack(r, img) {
+  const file = localAddress(r.url), tried = isShown(r) || img.src.endsWith(file) || r.size > 10 * largePicture;
+  if (!tried) img.src = file;
+  else (img.closest('.loading') ?? img).replaceWith(h('p.unshown', {}, icon('file'), t('viewer.unshown')));
+}
 
 function stageOf(r) {
   if (!isPicture(r)) return filmOf(r, localAddress(r.url));
   const src = pictureAddress(r);
   const img = h('img', { src, alt: r.description || titleOf(r), draggable: 'false' });
+  img.onerror = () => fallBack(r, img);
+  if (isForBrowser(r)) img.addEventListener('load', () => img.src.endsWith(localAddress(r.url)) && restore(r, img));
   if (r.size < largePicture) return img;
   const box = h('div.loading', {}, h('img', { src: thumbnailOf(r, 'screen'), alt: '' }), img);
   img.addEventListener('load', () => box.classList.remove('loading'));
