@@ -1,20 +1,25 @@
 // Changing the selected records, and folders. It owns the forms that do so, and uses nothing of view. The router and
 // the pages call it by withBulk.
-import { shorten, t, toast } from './dom.js';
+import { all, shorten, t, toast } from './dom.js';
 import { openForm } from './forms.js';
 import { tagNames } from './kinds.js';
-import { change, changeAll, fetchRecord, updateRows } from './list.js';
+import { change, changeAll, deselectAll, fetchRecord, selectMatching, trash, updateRows } from './list.js';
 import { go, rerender } from './router.js';
 import {
-  api, base, deleteLater, hideFolder, Problem, refreshFolders, refreshTags, showProblem,
+  api, base, countChange, countItems, deleteLater, hideFolder, Problem, refreshFolders, refreshTags, restoreItems,
+  setTrashed, showProblem, start,
 } from './session.js';
 
-// saveEach changes several records in the same way, and redraws them. At the end it shows done, or how many could not
-// be changed.
+// While the list is read to its end, or many records are changed, a message says so.
+const patience = 600e3;
+
+// saveEach changes several records in the same way, and redraws those that are shown. At the end it shows done, or how
+// many could not be changed.
 async function saveEach(records, set, done) {
-  const progress = records.length > 8 && toast(t('list.changing', { n: records.length }), { time: 60000 });
+  const progress = records.length > 8 && toast(t('list.changing', { n: records.length }), { time: patience });
   const problems = await changeAll(records, { set });
-  const queue = records.filter((r) => !problems.has(r));
+  const shown = new Set(all('#main .item').map((row) => row.dataset.id));
+  const queue = records.filter((r) => shown.has(r.id) && !problems.has(r));
   const readQueue = async () => {
     while (queue.length) await fetchRecord(queue.shift()).then(updateRows, () => {}); // it is changed, if not shown
   };
@@ -22,8 +27,50 @@ async function saveEach(records, set, done) {
   if (progress) progress.end();
   refreshTags();
   if (!problems.size) return void toast(done, { time: 3000 });
+  showProblems(problems);
+}
+
+function showProblems(problems) {
   const [first] = problems.values();
   showProblem(new Problem(t('list.notChanged', { n: problems.size, why: first.message })));
+}
+
+// selectAllOf selects everything that the list of a page would show.
+export async function selectAllOf(page) {
+  const progress = toast(t('list.reading'), { time: patience });
+  try {
+    await selectMatching(page);
+  } catch (e) { showProblem(e); } finally { progress.end(); }
+}
+
+// deleteEach asks, deletes many records, and reads the page again. The message at the end offers to restore them.
+export function deleteEach(records) {
+  const n = records.length, kept = start.trashDays > 0;
+  openForm({
+    title: t('list.deleteTitle', { n }), button: t('common.delete'), danger: true,
+    text: kept ? t('list.deleteToTrash', { n: start.trashDays }) : t('list.deleteForGood'),
+    run: () => { deleteNow(records, kept); },
+  });
+}
+
+async function deleteNow(records, kept) {
+  const progress = toast(t('list.changing', { n: records.length }), { time: patience });
+  const problems = await trash(records), gone = records.filter((r) => !problems.has(r));
+  progress.end();
+  if (kept) setTrashed(gone.length, true);
+  for (const r of gone) countItems(r.kind, -1);
+  const renew = () => {
+    countChange();
+    refreshTags();
+    deselectAll();
+    return rerender();
+  };
+  await renew();
+
+  const restore = () => restoreItems(gone).then(renew).catch(showProblem);
+  const undo = kept && gone.length > 0 && { action: t('common.undo'), run: restore };
+  toast(t('list.deleted', { n: gone.length }), undo || {});
+  if (problems.size) showProblems(problems);
 }
 
 export function tagEach(records) {

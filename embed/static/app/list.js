@@ -401,13 +401,21 @@ export function listOf(source, {
     const now = new Map(shown.map((r) => [r.id, r]));
     for (const id of selected.keys()) {
       if (now.has(id)) selected.set(id, now.get(id));
-      else selected.delete(id);
+      else if (!unshown.has(id)) selected.delete(id);
     }
+  }
+
+  // matchButton offers to select what the list has not shown yet, too.
+  function matchButton(shown) {
+    if (source.ended || selected.size < shown || unshown.size) return null;
+    const all = source.total <= mostSelected, n = Math.min(source.total, mostSelected);
+    return button('pick-matching', t(all ? 'list.allMatching' : 'list.firstMatching', { n }));
   }
 
   function showSelection() {
     const rows = all('.item', ul), shown = rows.map((row) => row.record);
     keepShown(shown);
+    const own = shown.filter((r) => !r.owner).length;
     for (const row of rows) row.classList.toggle('picked', selected.has(row.record.id));
     const n = selected.size;
     document.body.classList.toggle('selecting', n > 0);
@@ -420,7 +428,8 @@ export function listOf(source, {
     bar.replaceChildren();
     add(bar,
       h('b', { 'aria-live': 'polite' }, number(n), h('span', {}, ' ', t('list.selected'))),
-      n < shown.length && button('pick-all', t('list.all')),
+      n < own && button('pick-all', t('list.all')),
+      matchButton(own),
       files && button('bulk-folder', t('list.move'), {}, icon('folder'), t('list.move')),
       button('bulk-tag', t('list.tag'), {}, icon('tag'), t('list.tag')),
       button('bulk-together', t('list.together'), {}, icon('collection'), t('list.together')),
@@ -439,14 +448,32 @@ export function listOf(source, {
 
 // ---- The selection ----
 
-// selected has the selected records by id.
-const selected = new Map();
+// selected has the selected records by id. unshown are the ids of those that were selected because they match, which
+// need no row. mostSelected is what one request can restore from the trash.
+const selected = new Map(), unshown = new Set();
+const mostSelected = 10_000;
 let lastPicked = null;
 
 export const selection = () => [...selected.values()];
+export const selectsUnshown = () => unshown.size > 0;
 export function clearSelection() {
   selected.clear();
+  unshown.clear();
   document.body.classList.remove('selecting');
+}
+
+// selectMatching selects everything that the list of the page would show, which it reads.
+export async function selectMatching({ list, signal }) {
+  const source = list.source.again();
+  const found = [];
+  while (!source.ended && found.length < mostSelected) found.push(...await source.next(mostAtOnce, signal));
+  if (signal.aborted || !selected.size) return;
+  for (const r of found.filter((x) => !x.owner).slice(0, mostSelected)) {
+    selected.set(r.id, r);
+    unshown.add(r.id);
+  }
+  for (const box of all('.pick input', list.ul)) box.checked = selected.has(itemOf(box).record.id);
+  list.showSelection();
 }
 
 // deselectAll clears the selection and shows it. It reports whether there was one.
@@ -479,12 +506,14 @@ addActions({
       find('.pick input', one).checked = el.checked;
       if (el.checked) selected.set(one.record.id, one.record);
       else selected.delete(one.record.id);
+      if (!el.checked) unshown.delete(one.record.id);
     }
     lastPicked = row;
     view.list.showSelection();
   },
   'pick-all'() {
     for (const row of all('.item', view.list.ul)) {
+      if (row.record.owner) continue;
       selected.set(row.record.id, row.record);
       find('.pick input', row).checked = true;
     }
@@ -592,7 +621,7 @@ async function remove(r) {
 }
 
 // trash moves records to the trash and returns the problems, by record.
-async function trash(records) {
+export async function trash(records) {
   if (records.length > 1) return changeAll(records, { action: 'trash' }, { keepalive: true });
   try {
     await remove(records[0]);
@@ -602,9 +631,11 @@ async function trash(records) {
 
 const mostAtOnce = 500;
 
-// changeAll changes many records in one way (see POST /bulk) and returns the problems, by record.
+// changeAll changes many records in one way (see POST /bulk) and returns the problems, by record. The user is asked
+// before the page is left.
 export async function changeAll(records, way, options) {
-  const problems = new Map();
+  const problems = new Map(), stay = (e) => e.preventDefault();
+  if (records.length > mostAtOnce) addEventListener('beforeunload', stay);
   for (let at = 0; at < records.length; at += mostAtOnce) {
     const part = records.slice(at, at + mostAtOnce);
     try {
@@ -615,6 +646,7 @@ export async function changeAll(records, way, options) {
       });
     } catch (e) { for (const r of part) problems.set(r, e); }
   }
+  removeEventListener('beforeunload', stay);
   return problems;
 }
 

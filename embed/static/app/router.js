@@ -3,7 +3,9 @@
 // shown, list, box and aborter. Pages register with addPages; everything that leads elsewhere calls go or rerender.
 import { addActions, all, button, emptyState, find, h, itemOf, t, toast } from './dom.js';
 import { canEdit, editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf } from './kinds.js';
-import { clearSelection, copyItemLink, openShare, removeRecords, saveRecord, selection } from './list.js';
+import {
+  clearSelection, copyItemLink, openShare, removeRecords, saveRecord, selection, selectsUnshown,
+} from './list.js';
 import {
   api, base, changes, copyLink, countChange, draftKey, folderOf, loadModule, markCurrent, Problem, setView,
   showProblem, storage, takeAnswer, view,
@@ -347,7 +349,8 @@ addActions({
   },
   delete: (el) => removeRow(itemOf(el)),
 
-  'bulk-delete': () => removeRecords(selection()),
+  'pick-matching': () => withBulk((m) => m.selectAllOf(view)),
+  'bulk-delete': () => (selectsUnshown() ? together((m, all) => m.deleteEach(all)) : removeRecords(selection())),
   'bulk-tag': () => together((m, records) => m.tagEach(records)),
   'bulk-folder': () => together((m, records) => m.moveEach(records)),
   'bulk-share': () => together((m, records) => m.shareEach(records)),
