@@ -101,7 +101,12 @@ func TestBrowserTaken(t *testing.T) {
 			b.Patch("/api/v1/files/"+id, map[string]string{"takenAt": taken}).Want(200)
 		}
 	}
-	b.open("/files?type=image&sort=taken")
+	b.open("/files")
+	b.js(`(() => {
+		const types = document.querySelector('[data-param="type"]');
+		types.value = 'image';
+		types.dispatchEvent(new Event('change', { bubbles: true }));
+	})()`)
 	b.until(`[...document.querySelectorAll('.grid .date h2')].map((e) => e.textContent).join() === 'Today,May 2019'`)
 	b.click(".grid .item:last-child .see")
 	b.until(`document.querySelector('.viewer h2')?.textContent === 'a.jpg'`)

@@ -30,7 +30,11 @@ document.addEventListener('change', async (e) => {
   const { param } = e.target.dataset;
   if (!param) return;
   const value = e.target.value === (param === 'sort' ? 'newest' : '') ? '' : e.target.value;
-  await go(location.pathname + withParam(view.params, param, value));
+  let to = withParam(view.params, param, value);
+  // Pictures stand by when they were taken, unless the user has chosen another order.
+  const isTypical = ['', 'taken'].includes(view.params.get('sort') ?? '');
+  if (param === 'type' && isTypical) to = withParam(new URLSearchParams(to), 'sort', value === 'image' ? 'taken' : '');
+  await go(location.pathname + to);
   find(`[data-param="${param}"]`)?.focus();
 });
 
