@@ -12,6 +12,7 @@ import (
 	"kist/kv/catalog"
 	"kist/kv/inbox"
 	"kist/kv/kvtest"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -286,6 +287,19 @@ func TestTakeBack(t *testing.T) {
 		return catalog.Trash(tx, r, "")
 	})
 	is.Equal(kvtest.Code(back(three)), "not_found")
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		p, err := people.ActivityOf(tx, ann.ID, nil, 100)
+		is.NoErr(err)
+		told := int64(0)
+		for _, a := range p.Rows {
+			if a.Event == people.FileTakenBack {
+				told += 1 + a.More
+			}
+		}
+		is.Equal(told, int64(2))
+		return nil
+	})
+
 	clock.Add(inbox.TakeBackTime - time.Minute)
 	seven := func() *inbox.Item { is.NoErr(back(five)); return leave("b", 7) }()
 	clock.Add(time.Minute)

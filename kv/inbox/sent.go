@@ -55,8 +55,9 @@ func SentItem(tx *kv.Tx, s Sent) (*Item, error) {
 	return i, nil
 }
 
-// TakeBack undoes the sending of a file: it counts no more. One that waits is gone. One that has become a file of the
-// owner's goes to the trash. It fails as SentItem does, and with Taken if the owner has declined it.
+// TakeBack undoes the sending of a file: it counts no more, and the owner's activity tells of it. One that waits is
+// gone. One that has become a file of the owner's goes to the trash. It fails as SentItem does, and with Taken if the
+// owner has declined it.
 func TakeBack(tx *kv.Tx, s Sent) error {
 	i, err := SentItem(tx, s)
 	if err != nil {
@@ -65,6 +66,15 @@ func TakeBack(tx *kv.Tx, s Sent) error {
 	if i.State == Rejected {
 		return errDeclined
 	}
+	q, err := ReadRequest(tx, i.Owner, i.Request)
+	if err != nil {
+		return err
+	}
+	told := people.Activity{Owner: q.Owner, Event: people.FileTakenBack, Name: q.Title, Item: q.ID}
+	if err := people.Note(tx, told); err != nil {
+		return err
+	}
+
 	if _, err := ItemRows.Delete(tx.Tx, ItemRows.Key(i)); err != nil {
 		return err
 	}

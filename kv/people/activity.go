@@ -54,6 +54,7 @@ const (
 	ItemSpent      ActivityEvent = "limit_reached"
 	ItemRestored   ActivityEvent = "restored"
 	FileReceived   ActivityEvent = "request_received"
+	FileTakenBack  ActivityEvent = "request_taken_back" // by its sender
 	ImportFinished ActivityEvent = "import_finished"
 
 	CollectionShared    ActivityEvent = "collection_shared" // with a person
@@ -70,7 +71,7 @@ var ActivityEvents = []ActivityEvent{
 	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged, LoginLinked, LoginUnlinked,
 	CodesOn, CodesOff, RecoveryMade, RecoveryUsed, PasskeyAdded, PasskeyRemoved, PasskeyRefused, StepFailed, LoginReset,
 	InvitationMade, InvitationRevoked,
-	ItemShared, ItemSpent, ItemRestored, FileReceived, ImportFinished,
+	ItemShared, ItemSpent, ItemRestored, FileReceived, FileTakenBack, ImportFinished,
 	CollectionShared, CollectionLeft, CollectionPublished, CollectionAdded, ItemEdited,
 }
 
