@@ -181,6 +181,16 @@ func TestBrowserAxe(t *testing.T) {
 			b.press("New recovery codes")
 			b.click("dialog .main")
 		}, `document.querySelector('dialog pre.copy')`},
+		{"what a sender has chosen", "/up/" + ask, func() {
+			b.until(`document.querySelector('form.live')`)
+			b.drop("c.txt", "c")
+		}, `document.querySelector('#list li')`},
+		{"what a sender has sent", "/up/" + ask, func() {
+			b.until(`document.querySelector('form.live')`)
+			b.drop("d.txt", "d")
+			b.click("#send")
+			b.press("See what I sent")
+		}, `document.querySelector('#sent li')`},
 		{"the keyboard", "/", func() { b.keys("?") }, dialog},
 		{"what is above the list", "/", nil, `document.querySelector('.shelf img')`},
 	} {

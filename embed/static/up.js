@@ -207,6 +207,7 @@ import { bytes as size, fill, known, seconds as time, t } from './text.js';
     const n = Math.max(0, Number(left.dataset.n) + by);
     left.dataset.n = n;
     left.textContent = n ? t("up.left", { n }) : t("up.noneLeft");
+    if (form.hidden) more.hidden = !n;
   }
 
   function arrived(f, item) {
