@@ -134,6 +134,12 @@ func TestBrowserAxe(t *testing.T) {
 			b.click(`#main .item [data-act=row-menu]`)
 		}, `document.querySelector('.pop button')`},
 		{"a selection", "/files", func() { b.click(`#main .pick`) }, `!document.querySelector('.bulk').hidden`},
+		{"uploads", "/files", func() {
+			b.js(trayScript)
+			b.js(`BeforeUnloadEvent.prototype.preventDefault = () => {}`) // it asks whether to leave
+			b.js(`dropAll('a.txt', 'b.txt', 'c.txt', 'd.txt')`)
+			b.press("Details")
+		}, `rows().includes('d.txt')`},
 		{"cards", "/games", func() { b.press("Grid view") }, `document.querySelector('.cardlist .item')`},
 		{"a grid", "/files?type=image", func() {
 			b.js(`document.querySelector('#main .item a.name').focus()`)

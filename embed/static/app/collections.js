@@ -22,8 +22,8 @@ export const shareFolder = (folder) => openForm({
   run: (now) => make(now.title, { folderId: folder.id }),
 });
 
-// shareTogether makes a collection of items, or adds them to one.
-export async function shareTogether(records) {
+// shareTogether makes a collection of items, or adds them to one. title is what a new one may be called.
+export async function shareTogether(records, title = '') {
   let others = [];
   try {
     const listed = (await api('GET', `collections?limit=${most}&sort=updated&from=all`)).data;
@@ -34,10 +34,10 @@ export async function shareTogether(records) {
   const addTo = { name: 'to', label: t('collections.orAddTo'), type: 'choice', choices };
   return openForm({
     title: t('collections.together', { n: ids.length }), text: t('collections.togetherHint'), button: t('common.share'),
-    fields: [{ name: 'title', label: t('collections.title') }, ...(others.length ? [addTo] : [])],
-    run: async ({ title, to }) => {
-      if (!to && !title.trim()) throw new Problem('', 0, { title: t('forms.required') });
-      if (!to) return make(title, { items: ids });
+    fields: [{ name: 'title', label: t('collections.title') }, ...(others.length ? [addTo] : [])], values: { title },
+    run: async ({ title: chosen, to }) => {
+      if (!to && !chosen.trim()) throw new Problem('', 0, { title: t('forms.required') });
+      if (!to) return make(chosen, { items: ids });
       const r = (await api('POST', `collections/${to}/items`, { add: ids })).data;
       updateRows(r);
       return toast(t('collections.added', { title: r.title }), { action: t('common.share'), run: () => openShare(r) });
