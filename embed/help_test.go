@@ -275,7 +275,7 @@ func outline(section string) (all []string) {
 var examples = map[string]string{
 	"`sommer meer`": "`summer sea`", "`\"am meer\"`": "`\"by the sea\"`", "`tag:reise`": "`tag:travel`",
 	"`tag:\"lange reise\"`": "`tag:\"long trip\"`", "`-entwurf`": "`-draft`", "`-tag:alt`": "`-tag:old`",
-	"`QuartalsBericht.pdf`": "`QuarterlyReport.pdf`", "`bericht`": "`report`", "`Reise/Tag 1`": "`Trip/Day 1`",
+	"`QuartalsBericht.pdf`": "`QuarterlyReport.pdf`", "`bericht`": "`report`", "`Reise / Tag 1`": "`Trip / Day 1`",
 	"`- [ ] Milch`": "`- [ ] milk`", "`/g/<dein Name>`": "`/g/<your name>`",
 }
 

@@ -205,7 +205,8 @@ func TestBrowserSignOut(t *testing.T) {
 	b.until(`location.pathname === '/login'`)
 }
 
-// TestBrowserDroppedTree: the files of each folder of a dropped tree stay apart, and what cannot be read is counted.
+// TestBrowserDroppedTree: the files of each folder of a dropped tree stay apart, what systems put there is left out, and
+// what cannot be read is counted.
 func TestBrowserDroppedTree(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
@@ -218,11 +219,11 @@ func TestBrowserDroppedTree(t *testing.T) {
 		const bad = (name) => ({ name, isFile: true, file: (_, fail) => fail(new Error('gone')) });
 		const folder = (name, ...all) => ({ name, isDirectory: true, createReader: () => ({ readEntries: (done) => done(all.splice(0, 2)) }) });
 		const closed = { name: 'closed', isDirectory: true, createReader: () => ({ readEntries: (_, fail) => fail(new Error('closed')) }) };
-		const trip = folder('Trip', file('a.jpg'), folder('Day 1', file('b.jpg')), bad('c.jpg'), folder('Day 2', closed, file('b.jpg')));
+		const trip = folder('Trip', file('.DS_Store'), file('a.jpg'), folder('Day 1', file('b.jpg')), bad('c.jpg'), folder('Day 2', closed, file('b.jpg')));
 		const long = folder('x'.repeat(300), folder('y'.repeat(300), file('d.jpg')));
 		const { files, unread } = await filesIn([[trip, null], [null, new File(['x'], 'e.jpg')], [long, null]]);
 		return [unread, ...files.map((f) => f.kist ? f.kist.folderName.slice(0, 12) + f.kist.folderName.length + ':' + f.name : f.name)].join(' ');
-	})()`), "2 Trip4:a.jpg Trip/Day 110:b.jpg Trip/Day 210:b.jpg e.jpg …xxxxxxxxxxx512:d.jpg")
+	})()`), "2 Trip4:a.jpg Trip / Day 112:b.jpg Trip / Day 212:b.jpg e.jpg …xxxxxxxxxxx512:d.jpg")
 }
 
 // TestBrowserOfflineLeft: what a browser has kept of a collection of another goes when the user is online again after

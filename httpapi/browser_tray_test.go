@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -137,4 +138,32 @@ func TestBrowserTimeLeft(t *testing.T) {
 		.test(document.querySelector('#uploads p')?.textContent.replaceAll('\u00a0', ' '))`)
 	b.press("Cancel all")
 	b.says("Cancelled. No file was uploaded.")
+}
+
+// TestBrowserChosenFolder uploads a folder that the user chooses: its folders stay apart, and what systems put there is
+// left out.
+func TestBrowserChosenFolder(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	dir := filepath.Join(t.TempDir(), "Trip")
+	for _, name := range []string{
+		"a.txt", "Thumbs.db", "Day 1/b.txt", "Day 1/.DS_Store", "Day 1/Beach/c.txt", "Day 2/b.txt",
+	} {
+		path := filepath.Join(dir, name)
+		b.NoErr(os.MkdirAll(filepath.Dir(path), 0o700))
+		b.NoErr(os.WriteFile(path, []byte(name), 0o600))
+	}
+	b.open("/files")
+	b.click(`.none [data-act="choose-folder"]`)
+	b.until(`document.querySelector('input[webkitdirectory]')`)
+	b.do(chromedp.SetUploadFiles("input[webkitdirectory]", []string{dir}, chromedp.NodeReady))
+	b.says("4 files uploaded. Only you can open them.")
+	var names []string
+	for i := range 4 {
+		names = append(names, b.Get("/api/v1/files").Text(fmt.Sprintf("data.%d.folder.name", i)))
+	}
+	slices.Sort(names)
+	is.Equal(names, []string{"Trip", "Trip / Day 1", "Trip / Day 1 / Beach", "Trip / Day 2"})
+	b.press("Share as one link")
+	b.until(`document.querySelector('dialog[open] input')?.value === 'Trip'`)
 }

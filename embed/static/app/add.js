@@ -65,6 +65,10 @@ function addOptions(visibility) {
   return { panel, opener, isSettled, chosen: () => chosen };
 }
 
+// folderButton has the user choose a folder, whose files are then added as if it were dropped.
+export const folderButton = (props) =>
+  button('choose-folder', '', props, icon('folder'), t('add.chooseFolder'));
+
 // addBox makes the box for one kind, or for all kinds if kind is null. fields are added to every new item.
 export function addBox({ kind = null, fields = () => ({}) } = {}) {
   const k = kind && kinds[kind], file = k === kinds.file, any = !k || file;
@@ -98,7 +102,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     problem,
     h('div.row', {},
       h('span.row', {},
-        any && button('choose', t('add.choose'), {}, icon('upload'), t('add.choose')),
+        any && [button('choose', '', {}, icon('upload'), t('add.choose')), folderButton()],
         visibility,
         any && options.opener),
       buttons,
@@ -240,6 +244,7 @@ addActions({
     el.closest('form').box.picker.click();
     loadModule('uploads').catch(() => {});
   },
+  'choose-folder': () => loadModule('uploads').then((m) => m.chooseFolder(addFiles)).catch(showProblem),
   'fetch-it': (el) => el.closest('form').box.fetchFile(),
 });
 

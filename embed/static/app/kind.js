@@ -1,6 +1,6 @@
 // The pages of the kinds. It fills view.out and sets list, box, accepts, redraw, grid, cards and face of view; it reads
 // name, kind and params. The router calls the page.
-import { addBox } from './add.js';
+import { addBox, folderButton } from './add.js';
 import {
   add, addActions, all, button, emptyState, find, h, icon, iconButton, lower, number, t,
 } from './dom.js';
@@ -162,8 +162,10 @@ export default function kindPage(v) {
     },
     empty: () => file && folderOf(p) && chosen.length === 1
       ? emptyState(t('folder.empty'), t('folder.emptyHint'))
-      : filtered ? emptyState(t('list.noMatches'), t('list.noMatchesHint'), h('a.button', { href: home }, t('list.showAll')))
-        : emptyState(t('list.none', { kinds: lower(k.many) }), k.none, button('new', makeText, { class: 'main' })),
+      : filtered
+        ? emptyState(t('list.noMatches'), t('list.noMatchesHint'), h('a.button', { href: home }, t('list.showAll')))
+        : emptyState(t('list.none', { kinds: lower(k.many) }), k.none, h('div.row', {},
+          button('new', makeText, { class: 'main' }), file && folderButton())),
   });
 
   // Tags and folders can be loaded, or change, while the page is shown.
@@ -191,6 +193,7 @@ export default function kindPage(v) {
       sift,
       iconButton('view-list', 'list', t('kind.asList'), { 'aria-pressed': String(!tiled) }),
       iconButton('view-grid', 'grid', t('kind.asGrid'), { 'aria-pressed': String(!!tiled) }),
+      file && folderButton({ class: 'quiet' }),
       button('new', '', make, makeIcon, makeText)),
     bar,
     k === kinds.game && statusChips(k, p, home),

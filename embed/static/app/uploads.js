@@ -1,6 +1,6 @@
 // Uploads: a queue that sends a few files at once, and the tray that shows how far it is. It is loaded when the first
 // file is added. It owns the queue and the tray; tus.js sends large files in parts. Of view it uses list, accepts and
-// redraw. add.js calls sendFiles and filesIn.
+// redraw. add.js calls sendFiles, filesIn and chooseFolder.
 import { addActions, button, bytes, find, h, icon, iconButton, itemOf, seconds, shorten, t } from './dom.js';
 import { isForBrowser, tagNames } from './kinds.js';
 import { copyItemLink, openShare } from './list.js';
@@ -499,33 +499,67 @@ addEventListener('online', () => {
 
 addEventListener('beforeunload', (e) => { if (openCount()) e.preventDefault(); });
 
+// ---- Folders ----
+
 // longestName is how long the name of a folder can be. between stands between the names of a folder and those in it.
-const longestName = 512, between = '/';
+const longestName = 512, between = ' / ';
+
+// isJunk is true for the names of files that systems put into folders for themselves.
+const isJunk = (name) => /^(\.DS_Store|Thumbs\.db|desktop\.ini)$/i.test(name);
+
+// folderOf is the name of the folder here for the names of a folder and those around it.
+function folderOf(names) {
+  const path = names.join(between);
+  return path.length > longestName ? '…' + path.slice(1 - longestName) : path;
+}
 
 // filesIn finds the files in the entries of a drop. A file in a folder gets the path of its folder as the name of its
-// folder here, so files of different folders stay apart. unread is how many files and folders could not be read.
+// folder here, so files of different folders stay apart. Junk is left out. unread is how many files and folders could
+// not be read.
 export async function filesIn(entries) {
   const files = [];
   let unread = 0;
   // walk adds the files in an entry. What cannot be read is counted, and the rest still comes.
-  async function walk(entry, folder) {
+  async function walk(entry, names) {
     try {
       if (entry.isFile) {
-        const file = await new Promise((done, fail) => entry.file(done, fail));
-        return void files.push(Object.assign(file, { kist: { folderName: folder } }));
+        if (isJunk(entry.name)) return;
+        const file = await new Promise((take, refuse) => entry.file(take, refuse));
+        return void files.push(Object.assign(file, { kist: { folderName: folderOf(names) } }));
       }
-      const path = folder ? `${folder}/${entry.name}` : entry.name;
-      const inside = path.length > longestName ? '…' + path.slice(1 - longestName) : path;
-      const reader = entry.createReader();
-      const readPart = () => new Promise((done, fail) => reader.readEntries(done, fail));
+      const reader = entry.createReader(), inside = [...names, entry.name];
+      const readPart = () => new Promise((take, refuse) => reader.readEntries(take, refuse));
       for (let part = await readPart(); part.length; part = await readPart()) {
         for (const e of part) await walk(e, inside);
       }
     } catch { unread++; }
   }
   for (const [entry, file] of entries) {
-    if (entry?.isDirectory) await walk(entry, '');
+    if (entry?.isDirectory) await walk(entry, []);
     else if (file) files.push(file);
   }
   return { files, unread };
+}
+
+// chosenIn are the files of a chosen folder, as filesIn finds those of a dropped one.
+function chosenIn(files) {
+  const found = [...files].filter((file) => !isJunk(file.name));
+  for (const file of found) {
+    const names = file.webkitRelativePath.split('/').slice(0, -1);
+    if (names.length) file.kist = { folderName: folderOf(names) };
+  }
+  return found;
+}
+
+const folderPicker = h('input', { type: 'file', webkitdirectory: true, hidden: true });
+document.body.append(folderPicker);
+
+// chooseFolder has the user choose a folder, and calls send with the files in it.
+export function chooseFolder(send) {
+  folderPicker.onchange = () => {
+    const files = chosenIn(folderPicker.files);
+    folderPicker.value = '';
+    send(files);
+  };
+  folderPicker.click();
 }
