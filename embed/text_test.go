@@ -156,7 +156,7 @@ var proper = []string{
 	"kist", "Kist", "SHA-256", "API", "PDF", "JSON", "XXXX-XXXX", "Edge", "Firefox", "Chrome", "Safari", "Android", "Windows", "Linux", "Deutsch", "English", "Discord", "Slack", "Gotify",
 	"Cloudflare Turnstile", "Karakeep (JSON)", "Linkwarden (JSON)", "Omnivore (zip)", "Raindrop (CSV)", "Instapaper (CSV)", "Shlink (CSV, JSON)", "YOURLS (CSV, JSON)", "Kutt (CSV, JSON)", "Bitly (CSV, JSON)", "Grouvee (CSV, JSON)",
 	"Playnite (CSV)", "Google Keep (zip)", "Mealie (JSON, zip)", "Tandoor (JSON, zip)", "Paprika (paprikarecipes)", "linkding (JSON)", "wallabag (JSON)",
-	"kist restore --missing", "kist restore x", "kist backup init DIR", "kist serve --backup-to DIR", "kist verify", "kist help repair", "photo.jpg", "Enter", "Delete", "Escape", "Backspace", "ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "Ctrl Enter", "Tab", "Esc",
+	"kist restore --missing", "kist restore x", "kist backup init DIR", "kist serve --backup-to DIR", "kist verify", "kist help repair", "photo.jpg", "Enter", "Delete", "Escape", "Backspace", "ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "Ctrl S or Ctrl Enter", "Tab", "Esc",
 	"(pointer: fine)", "Location", "https://kist.example.org", "· kist", "x · kist", "POST x", "x h x min", "x x x.png", "kist extension (x)", "data-challenge=\"\" data-worker=\"/static/\"",
 	"GET", "POST", "PATCH", "DELETE", "HEAD", "Files", "AbortError", "DOMContentLoaded", "↑ ↓ or j k", "g then h f b n s r a l t", "← → Space i", "use strict",
 }

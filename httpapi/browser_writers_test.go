@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
@@ -59,6 +60,23 @@ func TestBrowserKeepMine(t *testing.T) {
 	is.Equal(b.Get(note).Text("data.content"), "milk and butter")
 	is.Equal(b.Get(note).At("data.tags"), []any{"old", "phone"})
 	is.Equal(versionsOf(b.App, note)[0], "milk, cheese and bread")
+}
+
+// TestBrowserSaveKey: Ctrl and S save what is in the editor, and nothing else.
+func TestBrowserSaveKey(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	made := b.Post("/api/v1/notes", `{"title":"Shopping","content":"milk"}`).Want(201)
+	save := func() { b.do(chromedp.KeyEvent("s", chromedp.KeyModifiers(2))) } // Ctrl
+	b.open("/notes/" + made.Text("data.slug"))
+	b.until(`!!document.querySelector('dialog.reader')`)
+	save() // there is nothing to save
+	b.open("/notes/" + made.Text("data.slug") + "?edit=1")
+	b.fill("Text", "butter")
+	save()
+	b.says("Saved")
+	b.until(`!` + textField)
+	is.Equal(b.Get("/api/v1/notes/"+made.Text("data.id")).Text("data.content"), "butter")
 }
 
 // TestBrowserTakeTheirs leaves no draft.

@@ -116,7 +116,8 @@ document.addEventListener('keydown', (e) => {
     e.preventDefault();
     action();
   };
-  if ((e.ctrlKey || e.metaKey) && e.key === 'Enter' && dialog) return run(() => find('form', dialog)?.requestSubmit());
+  const saves = (e.ctrlKey || e.metaKey) && { Enter: 'form', s: '.panel form' }[e.key];
+  if (saves && dialog) return run(() => find(saves, dialog)?.requestSubmit());
   if (e.key === 'Escape' && !dialog) return leaveOne(e, typing);
   if (dialog || e.ctrlKey || e.metaKey || e.altKey) return;
   if (e.target.id === 'q' && e.key === 'ArrowDown') return run(() => moveFocus(1));

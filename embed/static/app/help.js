@@ -16,7 +16,7 @@ const shortcuts = [
   ['x', t('shortcuts.select')],
   ['Delete', t('shortcuts.delete')],
   ['u', t('shortcuts.undo')],
-  ['Ctrl Enter', t('shortcuts.save')],
+  ['Ctrl S or Ctrl Enter', t('shortcuts.save')],
   ['← → Space i', t('shortcuts.viewer')],
   ['Esc', t('shortcuts.escape')],
   ['g then h f b n s r a l t', t('shortcuts.go')],
