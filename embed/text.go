@@ -266,6 +266,7 @@ var scriptTexts = map[string][]string{
 	"trash-later":    {"trash"},
 	"uploads-later":  {"tray"},
 	"versions-later": {"versions"},
+	"waiting-later":  {"waiting"},
 	"webhooks-later": {"webhooks"},
 	"welcome-later":  {"welcome"},
 	// What a sender may be told. English comes with the answer.

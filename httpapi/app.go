@@ -165,7 +165,7 @@ var modules = []string{
 	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections", "conflict",
 	"editor", "forms", "help", "home", "house", "keys", "kind", "live", "moving", "news", "offline", "own",
 	"picker", "pictures", "poster", "reader", "remote", "replace", "requests", "search", "security", "share", "tags", "ticks",
-	"tiles", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome", "zoom",
+	"tiles", "trash", "tus", "uploads", "versions", "viewer", "waiting", "webhooks", "welcome", "zoom",
 }
 
 // respondApp answers with a page of the app and the API answers that it shows first, so

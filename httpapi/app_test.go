@@ -219,7 +219,7 @@ func TestListsCanBeBrief(t *testing.T) {
 	a.Get("/api/v1/notes?brief=perhaps").Want(400)
 }
 
-var onDemand = regexp.MustCompile(`/static/(account|activity|admin|awake|backups|board|bookmarks|bulk|cards|collections|expiry|faces|help|home|house|keys|kind|live|moving|news|own|picker|pictures|poster|remote|replace|requests|search|security|settings|share|tags|ticks|tiles|trash|tus|uploads|versions|webhooks|welcome|zoom)\b`)
+var onDemand = regexp.MustCompile(`/static/(account|activity|admin|awake|backups|board|bookmarks|bulk|cards|collections|expiry|faces|help|home|house|keys|kind|live|moving|news|own|picker|pictures|poster|remote|replace|requests|search|security|settings|share|tags|ticks|tiles|trash|tus|uploads|versions|waiting|webhooks|welcome|zoom)\b`)
 
 // loadsLater are the modules of onDemand that a page loads without being asked, or for a part of it that is opened.
 var loadsLater = map[string][]string{

@@ -3,10 +3,12 @@ package httpapi_test
 import (
 	"io"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
 	"kist/httpapi/apitest"
@@ -266,4 +268,202 @@ func TestBrowserOfflineLeft(t *testing.T) {
 	b.until(`document.querySelector('#main a.name')?.textContent === 'Harbour'`) // what is one's own stays
 	b.until(`caches.open('kist-data').then(async (c) => (await Promise.all((await c.keys()).map(async (r) =>
 		(await (await c.match(r)).text()).includes('marker of bob')))).every((has) => !has))`)
+}
+
+// atGate opens a browser that reaches its server through a gate, and has copied the newest items to this device.
+// direct is the address of the server past the gate.
+func atGate(t *testing.T, fill func(b *tab)) (b *tab, g *gate, direct string) {
+	t.Helper()
+	b = openBrowser(t)
+	fill(b)
+	g, direct = newGate(t, strings.TrimPrefix(b.URL, "http://")), b.URL
+	b.URL = "http://" + g.at
+	b.signIn()
+	b.open("/account")
+	b.js(`localStorage.setItem('kist.offline', 'true')`)
+	b.open("/")
+	b.until(`!!navigator.serviceWorker.controller && caches.open('kist-data').then((c) => c.match('/sw.js?kept'))`)
+	return b, g, direct
+}
+
+// awayLine is what the page says of the server.
+const awayLine = `(document.querySelector('.away[role=status]')?.textContent ?? 'none')`
+
+// TestBrowserOfflineLine: while the server is away, a line says so, and how many copies there are of when.
+func TestBrowserOfflineLine(t *testing.T) {
+	is := is.New(t)
+	b, g, _ := atGate(t, func(b *tab) {
+		b.Post("/api/v1/notes", `{"title":"Harbour","content":"Boats"}`).Want(201)
+		b.Post("/api/v1/bookmarks", `{"url":"https://go.dev/","title":"Go"}`).Want(201)
+	})
+	is.Equal(b.js(awayLine), "")
+	g.shut()
+	b.js(`void document.querySelector('.rail [data-nav=note]').click()`) // the worker finds no server
+	b.until(`/^Offline · newest 2 items, as of \d+:\d\d/.test(` + awayLine + `)`)
+	is.Equal(b.js(`document.documentElement.scrollWidth <= innerWidth`), true)
+	b.open("/notes") // also on a page that begins without it
+	b.until(awayLine + `.startsWith('Offline · newest 2 items')`)
+	g.open()
+	b.js(`void dispatchEvent(new Event('online'))`)
+	b.until(awayLine + ` === ''`)
+
+	// Without copies there is nothing to say of them.
+	b.open("/account")
+	b.until(`(() => {
+		const box = document.querySelector('[aria-label="This device"] [role=switch]');
+		box?.click();
+		return !!box;
+	})()`)
+	b.until(`caches.has('kist-data').then((has) => !has)`)
+	g.shut()
+	b.js(`void dispatchEvent(new Event('offline'))`)
+	b.until(awayLine + ` === 'Offline'`)
+	g.open()
+	b.until(awayLine + ` === ''`) // the page asks again and again
+}
+
+// names are the titles of the rows of a page.
+const names = `[...document.querySelectorAll('#main a.name')].map((a) => a.textContent).join()`
+
+// TestBrowserOfflineSearch: a search without the server looks at the copies: their titles, tags and whole texts.
+func TestBrowserOfflineSearch(t *testing.T) {
+	is := is.New(t)
+	long := strings.Repeat("word ", 400)
+	b, g, _ := atGate(t, func(b *tab) {
+		b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": long + "Crème brûlée"}).Want(201)
+		b.Post("/api/v1/bookmarks", `{"url":"https://creme.example/","title":"Shop","tags":["Food stuff"]}`).Want(201)
+		b.Post("/api/v1/recipes", `{"title":"Soup","ingredients":"leek","isFavorite":true}`).Want(201)
+	})
+	g.shut()
+	for _, search := range []struct{ words, found string }{
+		{"creme", "Shop,Harbour"},
+		{"CRÈME brul", "Harbour"},
+		{"rulee", ""}, // a word begins as it is typed
+		{`"creme brulee"`, "Harbour"},
+		{`tag:"food stuff"`, "Shop"},
+		{"creme -shop", "Harbour"},
+		{"kind:recipe", "Soup"},
+		{"is:favorite", "Soup"},
+		{"is:public", ""},
+	} {
+		b.open("/search?q=" + url.QueryEscape(search.words))
+		b.shows("Offline: only the 3 copies on this device were searched.")
+		b.until(names + ` === ` + quoted(search.found))
+	}
+	b.open("/search?q=creme&kind=note")
+	b.until(names + ` === 'Harbour'`)
+	b.click("#main a.name")
+	b.until(`document.querySelector('dialog.reader')?.textContent.includes('Crème')`)
+	b.open("/notes?tag=none") // a filter holds for the copies, too
+	b.shows("No matches")
+
+	g.open()
+	b.open("/search?q=creme")
+	b.until(names + ` === 'Shop,Harbour'`)
+	is.Equal(b.js(`document.body.innerText.includes('copies on this device')`), false)
+}
+
+// TestBrowserOfflineWriting: a note is opened and saved again and again without the server. What was typed shows at once
+// and arrives as one change.
+func TestBrowserOfflineWriting(t *testing.T) {
+	is := is.New(t)
+	var note, slug string
+	b, g, direct := atGate(t, func(b *tab) {
+		content := "**milk**\n" + strings.Repeat("and more\n", 200)
+		made := b.Post("/api/v1/notes", map[string]any{"title": "Shopping", "content": content}).Want(201)
+		note, slug = "/api/v1/notes/"+made.Text("data.id"), made.Text("data.slug")
+	})
+	g.shut()
+	b.open("/notes")
+	b.until(names + ` === 'Shopping'`)
+	edit := func(has, text string) {
+		t.Helper()
+		b.until(`!!document.querySelector('dialog.reader [aria-keyshortcuts=e]')`)
+		b.js(`document.querySelector('dialog.reader [aria-keyshortcuts=e]').click()`)
+		b.until(textField + `?.value.includes(` + quoted(has) + `)`)
+		b.fill("Text", text)
+		b.do(chromedp.KeyEvent("s", chromedp.KeyModifiers(2))) // Ctrl
+		b.until(`document.querySelector('dialog.reader .said')?.textContent === ` + quoted(text))
+	}
+	b.click("#main a.name")
+	b.until(`document.querySelector('dialog.reader .prose strong')?.textContent === 'milk'`)
+	edit("and more\nand more", "butter") // the whole text, which the list cuts off
+	is.Equal(b.js(`document.querySelector('dialog.reader').innerText.includes('This change waits for the server')`), true)
+	b.until(`document.querySelector('#main .item')?.textContent.includes('waiting')`)
+
+	b.open("/notes/" + slug) // after a reload
+	b.until(`document.querySelector('dialog.reader .said')?.textContent === 'butter'`)
+	b.until(`/butter.*waiting/.test(document.querySelector('#main .item').textContent)`)
+	edit("butter", "butter and jam")
+	b.open("/search?q=jam")
+	b.until(names + ` === 'Shopping'`)
+	b.open("/notes")
+	b.until(`document.querySelector('#main .item')?.textContent.includes('butter and jam')`)
+	b.until(awayLine + `.startsWith('Offline')`) // the page listens
+
+	g.open()
+	b.js(`void navigator.serviceWorker.controller.postMessage({ want: 'send' })`)
+	b.says("1 item saved on this device was sent")
+	b.until(`document.querySelector('#main .item').textContent.includes('butter and jam')`)
+	b.until(`!document.querySelector('#main .item').textContent.includes('waiting')`)
+	b.URL = direct
+	is.Equal(b.Get(note).Text("data.content"), "butter and jam")
+	is.Equal(b.js(`Object.keys(localStorage).some((k) => k.includes('draft'))`), false)
+
+	// The copy is as it was sent. A change can be taken back while it waits.
+	g.shut()
+	b.URL = "http://" + g.at
+	b.open("/notes/" + slug + "?edit=1")
+	b.until(textField + `?.value === 'butter and jam'`)
+	b.fill("Text", "nothing")
+	b.press("Save")
+	b.says("Saved on this device")
+	b.open("/notes/" + slug + "?edit=1")
+	b.until(textField + `?.value === 'nothing'`)
+	b.press("Discard")
+	b.until(`!document.querySelector('dialog')`)
+	b.until(`!document.querySelector('#main .item')?.textContent.includes('waiting')`)
+	g.open()
+	b.js(`void navigator.serviceWorker.controller.postMessage({ want: 'send' })`)
+	b.open("/notes/" + slug + "?edit=1")
+	b.until(textField + `?.value === 'butter and jam'`)
+}
+
+// TestBrowserOfflinePictures: without the server, the small versions of pictures stand for them: in the viewer and in
+// texts.
+func TestBrowserOfflinePictures(t *testing.T) {
+	is := is.New(t)
+	var photo, note string
+	b, g, _ := atGate(t, func(b *tab) {
+		made := b.Upload(nil, apitest.File("boat.jpg", "", photoOf(900, 600, 1))).Want(201)
+		photo = made.Text("slug")
+		shown := map[string]any{"title": "Trip", "content": "![Boat](kist:" + made.Text("id") + ")"}
+		note = b.Post("/api/v1/notes", shown).Want(201).Text("data.slug")
+	})
+	const kept = `caches.open('kist-data').then((c) => c.keys()).then((all) => all.map((r) => new URL(r.url).pathname))`
+	b.until(kept + `.then((all) => all.includes('/t/` + photo + `') && all.some((at) => at.startsWith('/t/` + note + `/')))`)
+	g.shut()
+	b.open("/files")
+	b.until(`document.querySelector('#main .item img')?.naturalWidth > 0`)
+	b.open("/files/" + photo)
+	b.until(`document.querySelector('dialog.viewer .stage img')?.naturalWidth > 0`)
+	is.True(b.js(`document.querySelector('dialog.viewer .stage img').naturalWidth`).(float64) < 900)
+	b.open("/notes/" + note)
+	b.until(`document.querySelector('dialog.reader img[alt=Boat]')?.naturalWidth > 0`)
+}
+
+// TestBrowserOfflineOthers: what pages of others show is not kept: a password may guard it.
+func TestBrowserOfflineOthers(t *testing.T) {
+	is := is.New(t)
+	b, _, _ := atGate(t, func(b *tab) {
+		b.Upload(nil, apitest.File("boat.jpg", "", photoOf(900, 600, 1))).Want(201)
+	})
+	bob := b.As(b.AddKey(b.AddUser("bob", people.Member), people.ScopeAll))
+	made := bob.Upload(
+		map[string]string{"isPublic": "true"}, apitest.File("secret.jpg", "", photoOf(900, 600, 2)),
+	).Want(201)
+	b.open("/v/" + made.Text("slug"))
+	b.until(`document.querySelector('main img')?.naturalWidth > 0`)
+	const kept = `caches.open('kist-data').then((c) => c.keys()).then((all) => all.map((r) => r.url).join())`
+	is.Equal(b.js(kept+`.then((all) => all.includes(`+quoted(made.Text("slug"))+`))`), false)
 }

@@ -136,11 +136,12 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   closeEditor('replaced');
 
   let saved = null;
-  const name = `${k.name}.${fresh ? draftName : r.id}`, key = draftKey(name), draft = storage.get(key);
+  const name = `${k.name}.${fresh ? draftName : r.id}`, key = draftKey(name);
+  const draft = storage.get(key) ?? r?.waiting;
   // What the form was filled from: the values, and the entity tag of the record, so that a save replaces nothing else.
   let old = valuesOf(k, r), etag = r?.etag, unseen = false;
   const stale = !fresh && draft?.etag && draft.etag !== etag;
-  if (stale) ({ old, etag } = draft);
+  if (stale || r?.waiting) ({ old, etag } = draft);
   const initial = () => ({ ...old, ...values });
 
   // The dialog.
@@ -150,6 +151,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
       clearTimeout(timer);
       if (reason !== 'done') keepDraft();
       if (editor === d) editor = null;
+      if (saved?.waiting) updateRows(saved);
       onclose?.(reason, saved);
     },
   });
@@ -266,7 +268,10 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     keepDraft();
     try {
       const answer = fresh ? await create(k.api, body) : await send(body);
-      if (!answer && !fresh) return d.el.close('kept'); // the draft shows what was typed until it is sent
+      if (!answer && !fresh) {
+        saved = await fetchRecord(r).catch(() => null); // with what waits
+        return d.el.close('kept'); // the draft shows what was typed until it is sent
+      }
       finish(answer?.data);
       if (answer) showSaved(answer.data, fresh, answer.duplicateOf);
     } catch (e) {
@@ -312,6 +317,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     const discard = button('none', t('editor.discard'));
     const note = h('p.note', {}, h('span', {}, t('editor.draft', { when: ago(draft.at) })), discard);
     discard.onclick = () => {
+      if (r?.waiting) return loadModule('waiting').then((m) => m.takeBack(r, name)).then(() => d.el.close('done'));
       [old, etag] = [valuesOf(k, r), r?.etag];
       storage.set(key, null);
       form.set(initial());

@@ -205,6 +205,7 @@ function recordRow(r) {
         meta,
         r.owner ? h('span', {}, fromOwner(r)) : asNodes(sharing(r)),
         tagNames(r).map(tagChip),
+        r.waiting && h('span.badge.warn', {}, t('list.waiting')),
         r.createdAt && when(r.createdAt))),
     !r.owner && rowTools(r, title));
 

@@ -1,8 +1,10 @@
-// What the app keeps on this device: items can be read and added while the server does not answer. The user can turn
-// that off on this device. It owns the service worker (sw.js) and what waits to be sent, and uses nothing of view.
-// app.js starts it, session.js calls sendLater, and account.js lets the user choose and sign out.
-import { t, toast } from './dom.js';
-import { kinds } from './kinds.js';
+// What the app keeps on this device: items can be read, found, changed and added while the server does not answer. The
+// user can turn that off on this device. It owns the service worker (sw.js), what waits to be sent and the line that
+// says that the server does not answer, and uses nothing of view. app.js starts it, session.js calls sendLater, and
+// account.js lets the user choose and sign out.
+import { exactly, find, h, locale, t, toast } from './dom.js';
+import { apiPathOf, kinds } from './kinds.js';
+import { fetchRecord, updateRows } from './list.js';
 import { go } from './router.js';
 import { base, canOffline, draftKey, me, Problem, showProblem, storage, wantsOffline } from './session.js';
 
@@ -25,6 +27,8 @@ async function start() {
   worker.postMessage({ want: 'owner', user: me.id });
   worker.postMessage({ want: 'send' });
   worker.postMessage({ want: 'keep', user: me.id });
+  const state = await request({ want: 'state' });
+  if (state?.away) setAway(state);
 }
 
 // end removes the service worker and everything that it keeps on this device, except what still waits to be sent.
@@ -40,6 +44,43 @@ export async function end() {
 
 async function forget() {
   for (const name of await caches.keys()) if (name.startsWith('kist-')) await caches.delete(name);
+}
+
+// ---- Without the server ----
+
+// The server is asked this often whether it answers again, while the page is seen.
+const askMilliseconds = 5e3;
+
+// line says that the server does not answer, and what is kept here.
+const line = h('p.away', { role: 'status' });
+find('.top').after(line);
+let asking = null;
+
+// setAway shows that the server does not answer. n is how many items were copied here, and at when.
+function setAway({ n = 0, at = 0 }) {
+  const today = new Date(at).toDateString() === new Date().toDateString();
+  const when = today ? new Date(at).toLocaleTimeString(locale, { timeStyle: 'short' }) : exactly(at);
+  const text = n ? t('offline.away', { n, when }) : t('offline.awayOnly');
+  if (line.textContent !== text) line.textContent = text;
+  asking ??= setInterval(() => { if (!document.hidden) askServer(); }, askMilliseconds);
+}
+
+// setBack ends that: the server has answered.
+function setBack() {
+  clearInterval(asking);
+  asking = null;
+  line.textContent = '';
+}
+
+// askServer shows whether the server answers.
+async function askServer() {
+  try {
+    await fetch(`${base}/api/v1/me`, { method: 'HEAD' }); // past the worker
+  } catch {
+    return setAway(worker && await request({ want: 'state' }) || {});
+  }
+  setBack();
+  return worker?.postMessage({ want: 'send' });
 }
 
 // eachWaiting calls run with a cursor on each request of the user that waits for the server. The worker may be off.
@@ -108,8 +149,9 @@ export async function sendLater({ path, body, ...entry }) {
 // sent tells that what waited was sent. The draft of a change goes, unless the user has typed more since.
 function sent({ sent: n, drafts }) {
   for (const draft of drafts) {
-    const key = draftKey(draft.name);
+    const key = draftKey(draft.name), [kind, id] = draft.name.split('.');
     if (JSON.stringify(storage.get(key)?.values) === JSON.stringify(draft.values)) storage.set(key, null);
+    fetchRecord({ kind, id }).then(updateRows, () => {});
   }
   toast(t('offline.sent', { n }), { action: t('common.show'), run: () => location.reload() });
 }
@@ -133,6 +175,8 @@ function refused({ refused: why, status, entry }) {
 
 if (canOffline) {
   navigator.serviceWorker.addEventListener('message', (e) => {
+    if (e.data.away) setAway(e.data);
+    if (e.data.away === false) setBack();
     if (!e.data.sent && !e.data.refused) return;
     clearInterval(timer);
     timer = null;
@@ -142,4 +186,9 @@ if (canOffline) {
   const sendNow = () => worker?.postMessage({ want: 'send' });
   addEventListener('online', sendNow);
   document.addEventListener('visibilitychange', () => { if (timer && !document.hidden) sendNow(); });
+  // What was changed here is copied as it is now.
+  document.addEventListener('record', ({ detail: r }) => {
+    if (r.etag && !r.waiting && !r.owner) worker?.postMessage({ renewed: r, path: apiPathOf(r).split('/')[0] });
+  });
 }
+for (const event of ['offline', 'online']) addEventListener(event, askServer);

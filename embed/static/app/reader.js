@@ -28,6 +28,9 @@ async function fetchShown(r, signal) {
   return all('article.sheet > :not(header, details)', page);
 }
 
+// nodesOf are what the reader shows of a record: a text that waits for the server as it was typed.
+const nodesOf = async (r, signal) => r.waiting && (await loadModule('waiting')).asTyped(r) || fetchShown(r, signal);
+
 // stateLine says who can see an item, and when it was changed.
 function stateLine(r) {
   const edited = Date.parse(r.updatedAt) - Date.parse(r.createdAt) > 1000;
@@ -44,7 +47,7 @@ function stateLine(r) {
 export async function openReader(r, { onclose, signal }) {
   let shown;
   try {
-    shown = await fetchShown(r, signal);
+    shown = await nodesOf(r, signal);
     signal?.throwIfAborted();
   } catch (e) {
     if (r.brief || e.name === 'AbortError') throw e; // its text is cut off
@@ -77,8 +80,10 @@ export async function openReader(r, { onclose, signal }) {
   };
   const changed = (e) => {
     if (e.detail.id !== r.id) return;
+    const waited = r.waiting;
     r = e.detail;
     draw();
+    if (waited || r.waiting) nodesOf(r).then(show, () => {});
   };
   document.addEventListener('record', changed);
 

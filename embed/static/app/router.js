@@ -242,7 +242,7 @@ async function openItem(to) {
     const onmove = (next) => history.replaceState(history.state, '', pageOf(next));
 
     // What the user has not saved yet comes first.
-    const edit = canEdit(r) && (to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`)));
+    const edit = canEdit(r) && (to.edit || !r.waiting && storage.get(draftKey(`${to.kind.name}.${r.id}`)));
     const m = await moduleFor(r, edit);
     signal.throwIfAborted();
     if (edit) await m.openEditor(to.kind, r, { onclose });

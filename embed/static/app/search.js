@@ -25,6 +25,7 @@ class Search {
     this.cursor = answer.nextCursor ?? null;
     this.total = answer.total;
     this.incomplete = answer.incomplete;
+    this.copies = answer.copies;
     return answer.data.filter((hit) => kinds[hit.kind]).map((hit) => ({ ...hit.record, found: hit }));
   }
 
@@ -51,15 +52,19 @@ export default function (v) {
   const query = new URLSearchParams(words && { q: words });
   if (kind) query.set('kind', kind);
   for (const name of tagged) query.append('tag', name);
-  const count = h('small.soft', { 'aria-live': 'polite' });
+  const count = h('small.soft', { 'aria-live': 'polite' }), copies = h('p.soft', { hidden: true });
   const source = new Search(query);
   v.list = listOf(source, {
     page: source.page,
-    counted: (n) => { count.textContent = t(source.incomplete ? 'search.incomplete' : 'search.count', { n }); },
+    counted(n) {
+      count.textContent = t(source.incomplete ? 'search.incomplete' : 'search.count', { n });
+      copies.hidden = !source.copies;
+      if (source.copies) copies.textContent = t('search.copies', { n: source.copies });
+    },
     empty: () => emptyState(t('search.empty'), t('search.emptyHint')),
   });
 
   const title = words ? t('format.quoted', { text: words }) : tagged.join(' + ') || t('search.everything');
-  add(v.out, heading(title, count), kindChips(p, kind), v.list.node);
+  add(v.out, heading(title, count), kindChips(p, kind), copies, v.list.node);
   return words ? t('search.titleOf', { words }) : t('search.title');
 }

@@ -65,7 +65,10 @@ export class Problem extends Error {
 // problemOf describes a failed request. Status 0 means that there was no answer. wait is after how many seconds it may
 // be tried again.
 export function problemOf(status, data, wait = 0) {
-  if (status === 0) return new Problem(t('app.unreachable'));
+  if (status === 0) {
+    dispatchEvent(new Event('offline')); // as the browser says it
+    return new Problem(t('app.unreachable'));
+  }
   if (status === 401) {
     showSignedOut();
     return new Problem(t('app.signedOutHelp'), status);
