@@ -168,7 +168,7 @@ function isTemporary(status, inParts) {
 function retry(u, status, data) {
   const temporary = isTemporary(status, u.at), most = u.at ? maxTriesInParts : maxTries;
   if (!temporary || u.tries >= most) {
-    fail(u, problemOf(status, data).message, !temporary);
+    fail(u, status ? problemOf(status, data).message : t('tray.unreachable'), !temporary);
     return startNext();
   }
   const wait = Math.min(30000, 1000 * 3 ** u.tries);
