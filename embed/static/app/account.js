@@ -91,7 +91,7 @@ function signOutForm() {
     e.preventDefault();
     save.disabled = true;
     try {
-      const device = await loadModule('offline'), n = await device.unsent();
+      const device = await loadModule('waiting'), n = await device.unsent();
       const leave = async () => {
         await device.forgetUser();
         form.submit();

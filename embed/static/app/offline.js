@@ -4,9 +4,8 @@
 // account.js lets the user choose and sign out.
 import { exactly, find, h, locale, t, toast } from './dom.js';
 import { apiPathOf, kinds } from './kinds.js';
-import { fetchRecord, updateRows } from './list.js';
 import { go } from './router.js';
-import { base, canOffline, draftKey, me, Problem, showProblem, storage, wantsOffline } from './session.js';
+import { base, canOffline, draftKey, loadModule, me, Problem, showProblem, storage, wantsOffline } from './session.js';
 
 // While something waits, the page tries this often to send it.
 const sendMilliseconds = 15e3;
@@ -33,13 +32,18 @@ async function start() {
 
 // end removes the service worker and everything that it keeps on this device, except what still waits to be sent.
 export async function end() {
-  if (worker) await request({ want: 'stop' });
+  await stop();
   for (const registration of await navigator.serviceWorker.getRegistrations()) {
     if (new URL(registration.scope).pathname === `${base}/`) await registration.unregister();
   }
-  await forget();
   worker = null;
   started = null;
+}
+
+// stop removes the copies. Nothing is copied again before the next page.
+export async function stop() {
+  if (worker) await request({ want: 'stop' });
+  if (canOffline) await forget();
 }
 
 async function forget() {
@@ -106,21 +110,6 @@ export const eachWaiting = (run) => new Promise((done, fail) => {
   };
 });
 
-// unsent is how many drafts and new items of the user this device keeps that the server does not have.
-export async function unsent() {
-  let waiting = 0;
-  await eachWaiting((at) => { if (!at.value.draft) waiting++; }).catch(() => {}); // for example in a private window
-  return storage.keys(draftKey('')).length + waiting;
-}
-
-// forgetUser removes what this device keeps for the user: drafts, what waits, unfinished uploads and copies of items.
-export async function forgetUser() {
-  for (const key of [...storage.keys(draftKey('')), ...storage.keys(`tus.${me.id}.`)]) storage.set(key, null);
-  await eachWaiting((at) => at.delete()).catch(() => {});
-  if (worker) await request({ want: 'stop' });
-  if (canOffline) await forget();
-}
-
 export async function choose(on) {
   storage.set('offline', on);
   await (on ? begin() : end());
@@ -144,16 +133,6 @@ export async function sendLater({ path, body, ...entry }) {
   timer ??= setInterval(() => worker?.postMessage({ want: 'send' }), sendMilliseconds);
   toast(t('offline.kept'));
   return true;
-}
-
-// sent tells that what waited was sent. The draft of a change goes, unless the user has typed more since.
-function sent({ sent: n, drafts }) {
-  for (const draft of drafts) {
-    const key = draftKey(draft.name), [kind, id] = draft.name.split('.');
-    if (JSON.stringify(storage.get(key)?.values) === JSON.stringify(draft.values)) storage.set(key, null);
-    fetchRecord({ kind, id }).then(updateRows, () => {});
-  }
-  toast(t('offline.sent', { n }), { action: t('common.show'), run: () => location.reload() });
 }
 
 // refused keeps what the server refused as a draft. If a record was changed elsewhere meanwhile, its editor asks what
@@ -180,12 +159,10 @@ if (canOffline) {
     if (!e.data.sent && !e.data.refused) return;
     clearInterval(timer);
     timer = null;
-    if (e.data.sent) sent(e.data);
+    if (e.data.sent) loadModule('waiting').then((m) => m.sent(e.data), showProblem);
     else refused(e.data);
   });
-  const sendNow = () => worker?.postMessage({ want: 'send' });
-  addEventListener('online', sendNow);
-  document.addEventListener('visibilitychange', () => { if (timer && !document.hidden) sendNow(); });
+  document.addEventListener('visibilitychange', () => { if (timer && !document.hidden) askServer(); });
   // What was changed here is copied as it is now.
   document.addEventListener('record', ({ detail: r }) => {
     if (r.etag && !r.waiting && !r.owner) worker?.postMessage({ renewed: r, path: apiPathOf(r).split('/')[0] });
