@@ -428,6 +428,7 @@ func (z *zipping) withFiles(item *record.Record, f archive.Fact) (archive.Fact, 
 	z.c.W.Extend()
 	names := sha256.New()
 	names.Write(item.ID[:])
+	names.Write([]byte(z.gone()))
 	for _, id := range f.Shows {
 		of := ownFile{item.Owner, id}
 		if z.files[of] == "" && len(z.all) < maxEntries && z.sought < maxSought {
@@ -481,7 +482,7 @@ type zipText struct {
 }
 
 // gone stands for a file that a text shows and that this viewer does not get.
-const gone = "*picture removed*"
+func (z *zipping) gone() string { return "*" + z.c.Lang().T("page.pictureGone") + "*" }
 
 // withNames is an item as text, with the names of the files in the zip in place of their addresses. The ids of files
 // that the viewer does not get are nowhere in it.
@@ -492,7 +493,7 @@ func (z *zipping) withNames(item *record.Record, shows []record.ID, b record.Bod
 		}
 		return z.files[ownFile{item.Owner, id}]
 	}
-	named := record.PlaceShown(b, func(id record.ID) string { return url.PathEscape(name(id)) }, gone)
+	named := record.PlaceShown(b, func(id record.ID) string { return url.PathEscape(name(id)) }, z.gone())
 	_, text := asText(named, name(record.PictureOf(b)))
 	return text
 }

@@ -127,5 +127,7 @@ func TestZipPictures(t *testing.T) {
 	got = a.Visit("/x/all.zip").Want(200)
 	is.True(!bytes.Contains(got.Body, []byte(sea)))
 	is.True(strings.HasPrefix(zipOf(t, got.Body)["Trip.md"], "*picture removed*\n"))
+	got = a.Visit("/x/all.zip", "Accept-Language", "de").Want(200)
+	is.True(strings.HasPrefix(zipOf(t, got.Body)["Trip.md"], "*Bild entfernt*\n"))
 	is.True(a.Sound())
 }
