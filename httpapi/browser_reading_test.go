@@ -112,6 +112,17 @@ func TestBrowserTaken(t *testing.T) {
 	b.until(`document.querySelector('.viewer h2')?.textContent === 'a.jpg'`)
 	b.keys("i")
 	b.until(`document.querySelector('.viewer aside').innerText.includes('May 6, 2019')`)
+	b.press("Close")
+
+	// What is uploaded here takes its place.
+	b.js(`(() => {
+		const data = new DataTransfer();
+		const png = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=';
+		data.items.add(new File([Uint8Array.fromBase64(png)], 'new.png'));
+		document.querySelector('main').dispatchEvent(
+			new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+	})()`)
+	b.until(`document.querySelector('.grid .item .name')?.textContent === 'new.png'`)
 }
 
 // TestBrowserZoom: the wheel, a double click and two fingers make a picture larger, and it follows the finger that goes

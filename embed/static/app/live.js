@@ -26,8 +26,9 @@ async function renew(page) {
   for (const r of records) if (known.has(r.id) && known.get(r.id) !== mark(r)) updateRows(r);
 }
 
+// look reads again what the page shows, unless the user is in the middle of something.
 let looking = false;
-async function look() {
+export async function look() {
   if (document.hidden || looking) return;
   looking = true;
   try {

@@ -221,6 +221,8 @@ function end() {
   isOver = true;
   if (finished.some((r) => tagNames(r).some((n) => !tagColor(n)))) refreshTags();
   if (finished.length) refreshFolders().then(() => view?.redraw?.());
+  // A list with filters or in another order shows them where they belong.
+  if (finished.some((r) => !find(`.item[data-id="${r.id}"]`))) loadModule('live').then((m) => m.look(), () => {});
   if (failed.size || finished.length && !isFew()) return;
   const close = () => {
     if (!isOver) return;
