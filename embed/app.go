@@ -82,7 +82,7 @@ func (p AppPage) Modules() ([]string, error) {
 // Worker is the script of the app's service worker. base is the prefix of all addresses, kinds are the paths of the
 // kinds in the API and pages their paths in the app. Its bytes change when a script or a style of the app does.
 func Worker(base string, kinds, pages []string) ([]byte, error) {
-	files := []string{"app.css", "kist.css", "kist.svg", "page.js", "tus.js"}
+	files := []string{"app.css", "board.css", "kist.css", "kist.svg", "page.js", "tus.js"}
 	for _, entry := range must(fs.ReadDir(staticFiles(), "app")) {
 		files = append(files, entry.Name())
 	}

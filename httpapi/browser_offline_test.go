@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
 	"kist/httpapi/apitest"
@@ -250,8 +251,8 @@ func TestBrowserOfflineLeft(t *testing.T) {
 	const kept = `caches.open('kist-data').then((c) => c.keys()).then((all) => all.map((r) => new URL(r.url).pathname))`
 	b.until(`!!navigator.serviceWorker.controller`)
 	b.until(`caches.open('kist-data').then((c) => c.match('/sw.js?kept'))`) // all is copied
-	for _, path := range []string{board, board + "/" + note} {
-		b.js(`fetch(` + quoted(path) + `).then((r) => r.status)`) // as the reader does
+	for _, path := range []string{board, board + "/" + note, "/collections/" + id + "/board"} {
+		b.js(`fetch(` + quoted(path) + `).then((r) => r.status)`) // as the reader and the page of a collection do
 		b.until(kept + `.then((all) => all.includes(` + quoted(path) + `))`)
 	}
 
@@ -262,7 +263,7 @@ func TestBrowserOfflineLeft(t *testing.T) {
 	member.Method, member.JSON = "DELETE", nil
 	bob.Do(member).Want(200)
 	b.open("/")
-	b.until(kept + `.then((all) => !all.some((path) => path.startsWith(` + quoted(board) + `)))`)
+	b.until(kept + `.then((all) => !all.some((path) => path.startsWith(` + quoted(board) + `) || path.includes(` + quoted(id) + `)))`)
 	g.shut()
 	b.open("/notes")
 	b.until(`document.querySelector('#main a.name')?.textContent === 'Harbour'`) // what is one's own stays
@@ -450,6 +451,32 @@ func TestBrowserOfflinePictures(t *testing.T) {
 	is.True(b.js(`document.querySelector('dialog.viewer .stage img').naturalWidth`).(float64) < 900)
 	b.open("/notes/" + note)
 	b.until(`document.querySelector('dialog.reader img[alt=Boat]')?.naturalWidth > 0`)
+}
+
+// TestBrowserOfflineBoard: without the server a collection looks as it did, and its items open.
+func TestBrowserOfflineBoard(t *testing.T) {
+	is := is.New(t)
+	var photo, board string
+	b, g, _ := atGate(t, func(b *tab) {
+		made := b.Upload(nil, apitest.File("boat.jpg", "", photoOf(900, 600, 1))).Want(201)
+		photo = made.Text("slug")
+		note := b.Post("/api/v1/notes", `{"title":"Trip","content":"by **boat**"}`).Want(201).Text("data.id")
+		items := map[string]any{"items": []string{made.Text("id"), note}}
+		whole := b.Post("/api/v1/collections", map[string]any{"title": "Summer", "source": items}).Want(201)
+		board = whole.Text("data.slug")
+	})
+	b.until(`caches.open('kist-data').then((c) => c.match('/t/` + photo + `', { ignoreSearch: true }))`)
+	g.shut()
+	b.open("/collections/" + board)
+	b.until(`document.querySelector('.board .album img')?.naturalWidth > 0`)
+	is.Equal(b.js(`getComputedStyle(document.querySelector('.board .album')).listStyleType`), "none")
+	is.Equal(b.js(`!!document.querySelector('.board .own, .board a[download]')`), false)
+	b.click(".board .things a")
+	b.until(`document.querySelector('dialog.reader .prose strong')?.textContent === 'boat'`)
+	b.keys(kb.Escape)
+	b.until(`!document.querySelector('dialog')`)
+	b.js(`document.querySelector('.board .album a').click()`)
+	b.until(`document.querySelector('dialog.viewer .stage img')?.naturalWidth > 0`)
 }
 
 // TestBrowserOfflineOthers: what pages of others show is not kept: a password may guard it.

@@ -288,9 +288,12 @@ async function picture(request) {
     return await (place === 't' ? fresh(request, true) : fetch(request));
   } catch (problem) {
     if (!await caches.has(data)) throw problem;
-    const cache = await caches.open(data), at = `t/${file.join('/').replace(/\.\w+$/, '')}`;
-    const size = (url) => sizes.indexOf(new URL(url).searchParams.get('size'));
-    const kept = (await cache.keys()).map((r) => r.url).filter((url) => pathOf(url) === at);
+    const cache = await caches.open(data), size = (url) => sizes.indexOf(new URL(url).searchParams.get('size'));
+    const places = [file.join('/').replace(/\.\w+$/, '')];
+    // What a collection or a text shows may be an item here.
+    const [key] = (await recordKeys()).filter((url) => file.length > 1 && url.endsWith(`/${file.at(-1)}`));
+    if (key) places.push((await (await cache.match(key)).json()).data.slug);
+    const kept = (await cache.keys()).map((r) => r.url).filter((url) => places.some((at) => pathOf(url) === `t/${at}`));
     if (!kept.length) throw problem;
     return cache.match(kept.sort((a, b) => size(a) - size(b))[0]);
   }
@@ -326,6 +329,8 @@ addEventListener('fetch', (e) => {
     const asked = url.pathname.slice(api.length);
     if (asked === 'search') e.respondWith(search(request));
     else if (isKept(asked)) e.respondWith(list(request, asked));
+  } else if (isBoard(request.url)) {
+    e.respondWith(fresh(request, true));
   } else if (place === 'v') {
     e.respondWith(inApp(e).then((is) => is ? fresh(request, true) : fetch(request)));
   } else if (place === 't' || place === 'x' && request.destination === 'image') {
@@ -354,7 +359,7 @@ async function leave(cache) {
   }
   for (const { url } of await cache.keys()) {
     const [place, slug, item] = new URL(url).pathname.slice(base.length + 1).split('/');
-    const there = place === 'v' || place === 't' && item;
+    const there = place === 'v' || place === 't' && item || isBoard(url);
     if (there && !own.has(slug)) others.set(slug, [...others.get(slug) ?? [], url]);
   }
   for (const [slug, urls] of others) {
@@ -384,9 +389,9 @@ async function keep(user) {
   };
   for (const r of records) {
     await want(recordKey(r.path, r.id), 'application/json', r.updatedAt);
-    await want(absolute(`${base}/v/${r.slug}`), 'text/html', r.updatedAt);
+    await want(pageOf(r), 'text/html', r.updatedAt);
   }
-  const pages = (await cache.keys()).map((r) => r.url).filter((url) => placeOf(url) === 'v');
+  const pages = (await cache.keys()).map((r) => r.url).filter((url) => placeOf(url) === 'v' || isBoard(url));
   for (const url of [...pages, ...await recordKeys()]) if (!wanted.has(url)) await cache.delete(url);
   if (!await still()) return;
   await store(keptKey, new Response(String(Date.now())));
@@ -395,12 +400,16 @@ async function keep(user) {
   await trim(wanted);
 }
 
+// pageOf is the address of the page of a record that is kept: that of the app for a collection.
+const pageOf = (r) => absolute(r.kind === 'collection' ? `${base}/collections/${r.slug}/board` : `${base}/v/${r.slug}`);
+const isBoard = (url) => /^collections\/[^/]+\/board$/.test(pathOf(url));
+
 // picturesOf are the addresses of small versions of pictures: of files, and of what the pages of records show.
 async function picturesOf(records) {
   const all = new Set();
   for (const r of records) {
     if (shrinks.test(r.mimeType)) all.add(`${base}/t/${r.slug}?v=${(r.sha256 ?? '').slice(0, 8)}`);
-    const page = await caches.match(absolute(`${base}/v/${r.slug}`), { cacheName: data });
+    const page = await caches.match(pageOf(r), { cacheName: data });
     if (!page || r.kind === 'file' || r.kind === 'collection') continue;
     for (const [, at] of (await page.text()).matchAll(/ src="([^"]+)"/g)) {
       if (at.startsWith(`${base}/t/`)) all.add(at.replaceAll('&amp;', '&').replace('?size=screen', ''));

@@ -96,9 +96,14 @@ class Board {
     } catch { /* It is shown with the next answer. */ }
   }
 
-  // loadCopy shows the copy of the public page that this device keeps, without what can be done.
+  // loadCopy shows the copy that this device keeps, without what can be done. Items of which it has copies open.
   async loadCopy() {
-    const { article } = await fetchPage(`${base}/v/${encodeURIComponent(this.v.id)}`, this.v.signal);
+    const { signal } = this.v, { article } = await fetchPage(`${base}/${this.path}/board`, signal);
+    const { data: copies } = await api('GET', 'search?limit=200', undefined, { signal });
+    for (const { record: r } of copies) {
+      const link = find(`[data-id="${r.id}"] a`, article);
+      if (link) link.href = kindOf(r).href?.(r) ?? pageOf(r);
+    }
     this.r = { title: find('h1', article).textContent };
     this.node.replaceChildren(article);
   }
