@@ -128,13 +128,19 @@ func TestBrowserPicturePoster(t *testing.T) {
 	is.NoErr(err)
 	is.Equal([]int{c.Width, c.Height}, []int{400, 600}) // it stands as it was taken
 
+	look := func(name string) {
+		b.Helper()
+		row := `[...document.querySelectorAll('#main .item a.name')].find((a) => a.textContent === '` + name + `')`
+		b.until(`!!` + row)
+		b.js(row + `.click()`)
+	}
 	b.open("/files")
-	b.js(`[...document.querySelectorAll('#main .item a.name')].find((a) => a.textContent === 'api.svg').click()`)
+	look("api.svg")
 	b.until(`document.querySelector('.stage img')?.naturalWidth === 300`)
 	b.until(`fetch('/t/` + api + `').then((answer) => answer.status === 200)`)
 
 	b.open("/files")
-	b.js(`[...document.querySelectorAll('#main .item a.name')].find((a) => a.textContent === 'phone.heic').click()`)
+	look("phone.heic")
 	b.until(`document.querySelector('.stage')?.textContent.includes('cannot show this picture')`)
 	is.True(b.Sound())
 }
