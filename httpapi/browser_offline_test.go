@@ -479,6 +479,28 @@ func TestBrowserOfflineBoard(t *testing.T) {
 	b.until(`document.querySelector('dialog.viewer .stage img')?.naturalWidth > 0`)
 }
 
+// TestBrowserOfflineLimits: copies of limited items are no views of them, and others still need the password.
+func TestBrowserOfflineLimits(t *testing.T) {
+	is := is.New(t)
+	limited := map[string]any{"isPublic": true, "maxViews": 1, "password": "open sesame"}
+	var note, slug, board string
+	b, _, direct := atGate(t, func(b *tab) {
+		limited["title"], limited["content"] = "Harbour", "Boats"
+		made := b.Post("/api/v1/notes", limited).Want(201)
+		note, slug = "/api/v1/notes/"+made.Text("data.id"), made.Text("data.slug")
+		delete(limited, "content")
+		limited["source"] = map[string]any{"items": []string{made.Text("data.id")}}
+		board = "/api/v1/collections/" + b.Post("/api/v1/collections", limited).Want(201).Text("data.id")
+	})
+	b.URL = direct
+	for _, at := range []string{note, board} {
+		is.Equal(b.Get(at).At("data.views"), 0.0)
+		is.Equal(b.Get(at).At("data.viewsOfLimit"), 0.0)
+	}
+	b.Visit("/v/" + slug).Want(401)
+	is.True(strings.Contains(string(b.Visit("/v/"+slug, "X-Share-Password", "open sesame").Want(200).Body), "Boats"))
+}
+
 // TestBrowserOfflineOthers: what pages of others show is not kept: a password may guard it.
 func TestBrowserOfflineOthers(t *testing.T) {
 	is := is.New(t)

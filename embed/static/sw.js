@@ -306,7 +306,8 @@ async function inApp({ clientId }) {
 }
 
 const appPages = [
-  '', 'search', 'tags', 'upload-requests', 'keys', 'webhooks', 'import', 'remote-upload', 'account', ...settings.pages,
+  '', 'search', 'tags', 'upload-requests', 'trash', 'keys', 'webhooks', 'import', 'remote-upload', 'account',
+  ...settings.pages,
 ];
 
 // isKept reports whether the answer of a path of the API can come from here.
