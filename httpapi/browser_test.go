@@ -565,6 +565,11 @@ func TestBrowserSearch(t *testing.T) {
 	// to the first result
 	b.keys(kb.Enter)
 	b.until(`document.activeElement.textContent.startsWith('Harbour <b>')`)
+	b.Post("/api/v1/notes", `{"title":"Shopping","content":"- [ ] oranges\n- [x] bread"}`).Want(201)
+	b.Indexed()
+	b.open("/search?q=oranges")
+	b.until(`document.querySelector('#main mark')?.textContent === 'oranges'`)
+	is.Equal(b.js(`document.querySelector('#main .item').textContent.split('oranges').length`), 2.0) // ticks, too
 	b.open("/search?tag=sea&kind=note")
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
 	b.open("/search?q=kind:game")

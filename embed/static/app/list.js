@@ -190,7 +190,7 @@ function recordRow(r) {
   const face = view?.cards ? view.face(r) : null;
   const meta = asNodes(face?.meta ?? k.meta(r));
   const excerpt = excerptOf(r, title), found = excerpt ? marked(excerpt, hit.highlight.ranges) : [];
-  const same = excerpt && meta.find((m) => shows(m.textContent, excerpt));
+  const same = excerpt && (r.kind === 'note' ? meta[0] : meta.find((m) => shows(m.textContent, excerpt)));
   if (same) same.replaceChildren(...found);
 
   const open = href ? { href, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) };
