@@ -749,7 +749,9 @@ func TestBrowserUntitled(t *testing.T) {
 	b.open("/notes")
 	b.until(shown(".excerpt") + ` === ` + quoted(`[["Boats","The red one."],["one line",""],["From the front","A text."],["Packing","☐ tent ☑ stove"],[`+harbour+`Then rain."]]`))
 	b.press("List view")
-	b.until(shown(".cutoff") + ` === ` + quoted(`[["Boats","The red one."],["one line",""],["From the front","A text."],["Packing","☐ tent ☑ stove"],[`+harbour+`Then rain."]]`))
+	b.Post("/api/v1/notes", map[string]any{"title": "Tides", "content": "| high | low |\n|------|:---:|\n| 3 m | 1 m |"}).Want(201)
+	b.open("/notes")
+	b.until(shown(".cutoff") + ` === ` + quoted(`[["Tides","high | low 3 m | 1 m"],["Boats","The red one."],["one line",""],["From the front","A text."],["Packing","☐ tent ☑ stove"],[`+harbour+`Then rain."]]`))
 	is.True(b.Sound())
 }
 
