@@ -111,6 +111,10 @@ func TestBrowserRequests(t *testing.T) {
 	s := profile(b.App)
 	s.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true), chromedp.Navigate(b.URL+"/up/wedding"))
 	is.Equal(s.js(`document.documentElement.scrollWidth <= 320`), true)
+	is.Equal( // what was sent can be seen when something was
+		s.js(`[...document.querySelectorAll('main button')].filter((x) => x.checkVisibility()).map((x) => x.id).join()`),
+		"send",
+	)
 	s.until(`getComputedStyle(document.getElementById('send')).backgroundColor === 'rgb(170, 0, 0)'`)
 	is.Equal(s.js(`getComputedStyle(document.getElementById('send')).color`), "rgb(255, 255, 255)")
 	s.drop("first.txt", "hello <b>owner</b>", "second.txt", "second")
