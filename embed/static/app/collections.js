@@ -1,5 +1,5 @@
 // Collections: many items behind one link. Making one. It uses nothing of view. The router calls shareFolder and
-// shareTogether; uploads.js calls shareTogether too.
+// shareTogether; uploads.js calls shareUploads.
 import { t, toast } from './dom.js';
 import { openForm } from './forms.js';
 import { openShare, updateRows } from './list.js';
@@ -22,8 +22,19 @@ export const shareFolder = (folder) => openForm({
   run: (now) => make(now.title, { folderId: folder.id }),
 });
 
-// shareTogether makes a collection of items, or adds them to one. title is what a new one may be called.
-export async function shareTogether(records, title = '') {
+// shareUploads makes a collection of what was uploaded, in the order of folders and names, or adds it to one, and calls
+// shared then. Files of one folder have its name as a suggestion.
+export function shareUploads(uploads, shared) {
+  const { compare } = new Intl.Collator(undefined, { numeric: true });
+  const folder = (u) => u.fields.folderName ?? '';
+  const sorted = [...uploads].sort((a, b) => compare(folder(a), folder(b)) || compare(a.file.name, b.file.name));
+  const names = new Set(sorted.map((u) => folder(u).split(' / ')[0]));
+  return shareTogether(sorted.map((u) => u.record), names.size === 1 ? [...names][0] : '', shared);
+}
+
+// shareTogether makes a collection of items, or adds them to one, and calls shared then. title is what a new one may be
+// called.
+export async function shareTogether(records, title = '', shared = () => {}) {
   let others = [];
   try {
     const listed = (await api('GET', `collections?limit=${most}&sort=updated&from=all`)).data;
@@ -37,8 +48,9 @@ export async function shareTogether(records, title = '') {
     fields: [{ name: 'title', label: t('collections.title') }, ...(others.length ? [addTo] : [])], values: { title },
     run: async ({ title: chosen, to }) => {
       if (!to && !chosen.trim()) throw new Problem('', 0, { title: t('forms.required') });
-      if (!to) return make(chosen, { items: ids });
+      if (!to) return make(chosen, { items: ids }).then(shared);
       const r = (await api('POST', `collections/${to}/items`, { add: ids })).data;
+      shared();
       updateRows(r);
       return toast(t('collections.added', { title: r.title }), { action: t('common.share'), run: () => openShare(r) });
     },

@@ -444,12 +444,11 @@ function drawRow(u) {
 // shareOne copies the link of a file if it opens for someone, and else asks who may open it.
 const shareOne = (r) => r.isPublic ? copyItemLink(r) : openShare(r);
 
-// shareAll shares what was uploaded. Files of one folder have its name as a suggestion.
+// shareAll shares what was uploaded. The tray closes when all have one link.
 function shareAll() {
   if (finished.length === 1) return shareOne(finished[0]);
-  const names = new Set([...done].map((u) => (u.fields.folderName ?? '').split(between)[0]));
-  const [title] = names.size === 1 ? names : [''];
-  return loadModule('collections').then((m) => m.shareTogether(finished, title)).catch(showProblem);
+  const uploads = [...done].filter((u) => !u.added);
+  return loadModule('collections').then((m) => m.shareUploads(uploads, clear)).catch(showProblem);
 }
 
 addActions({
