@@ -49,7 +49,8 @@ func TestGuestsAdd(t *testing.T) {
 	is.True(strings.Contains(page, `href="/up/`+slug+`"`) && strings.Contains(page, "Add yours"))
 
 	// A name is asked for.
-	for _, none := range []map[string]string{nil, {"name": " \u202e "}} {
+	unseen := map[string]string{"name": "\u200b\ufeff\u00ad\u3164\u115f\u2800\ufe0f\U000e0041"}
+	for _, none := range []map[string]string{nil, {"name": " \u202e "}, unseen} {
 		is.Equal(a.CodeOf(a.Leave(slug, nil, none, apitest.File("a.txt", "", "a")), 400), "name_required")
 	}
 	begin := a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "1", "Upload-Metadata",

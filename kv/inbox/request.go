@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -220,13 +221,19 @@ func Promise(limit, kept, promised, minimum, maximum int64) (int64, error) {
 
 // CheckSender refuses a sender who does not give a name that the request needs.
 func (q *Request) CheckSender(f *SenderForm) error {
-	if q.NeedsName && f.Name == "" {
+	if q.NeedsName && !strings.ContainsFunc(f.Name, isSeen) {
 		return &record.Error{
 			Fault: record.Malformed, Code: "name_required",
 			Text: "Please say your name: this link takes files only with the name of their sender. Nothing was stored.",
 		}
 	}
 	return nil
+}
+
+// isSeen reports whether a character leaves a trace on a page. U+2800 is a pattern of Braille without dots.
+func isSeen(r rune) bool {
+	return unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) && r != '\u2800' &&
+		!unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
 
 // Remaining is how many files the request still accepts; -1 is any number.
