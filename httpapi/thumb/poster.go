@@ -2,6 +2,7 @@ package thumb
 
 import (
 	"context"
+	"errors"
 
 	"kist/blobs"
 	"kist/kv/record"
@@ -27,20 +28,33 @@ func posterRef(owner, file record.ID) (ref blobs.Ref) {
 }
 
 // SetPoster makes the poster of a file from a picture. It replaces the previous one. The picture has at most MaxPoster
-// bytes. The error is ErrNone if it is not usable, or ctx's if ctx ends while waiting.
-func (m *Maker) SetPoster(ctx context.Context, owner, file record.ID, picture []byte) error {
+// bytes. Then check is called: if the picture is not of the file as it is now, it fails, and the poster is removed. The
+// error is ErrNone if the picture is not usable, check's, or ctx's if ctx ends while waiting.
+func (m *Maker) SetPoster(ctx context.Context, owner, file record.ID, picture []byte, check func() error) error {
 	if err := m.turns.Take(ctx); err != nil {
 		return err
 	}
 	defer m.turns.Give()
-	for i, size := range [posterSizes]Size{posterTile: Tile, posterScreen: Screen} {
-		t, err := small(picture, size)
-		if err != nil {
+	var made [posterSizes]*Thumb
+	var err error
+	made[posterScreen], err = small(picture, Screen)
+	if err != nil {
+		return err
+	}
+	made[posterTile], err = small(made[posterScreen].Bytes, Tile) // decoding the picture again would take seconds
+	if err != nil {
+		return err
+	}
+	if len(made[posterScreen].Bytes) > maxPayload { // a PNG can be many times as long as what it is made of
+		made[posterScreen] = made[posterTile]
+	}
+	for i := range m.posters {
+		if err := m.posters[i].put(posterRef(owner, file), entry{thumb: made[i]}); err != nil {
 			return err
 		}
-		if err := m.posters[i].put(posterRef(owner, file), entry{thumb: t}); err != nil {
-			return err
-		}
+	}
+	if err := check(); err != nil {
+		return errors.Join(err, m.DropPoster(owner, file))
 	}
 	return nil
 }

@@ -14,8 +14,13 @@ import (
 
 // putPoster sends a poster of a file.
 func putPoster(a *apitest.App, slug, body string) *apitest.Answer {
+	return putPosterOf(a, slug, "", body)
+}
+
+// putPosterOf sends a poster of the bytes of a file with a digest.
+func putPosterOf(a *apitest.App, slug, digest, body string) *apitest.Answer {
 	return a.Do(apitest.Request{
-		Method: "PUT", Path: "/api/v1/files/" + slug + "/poster", Raw: true, Body: strings.NewReader(body),
+		Method: "PUT", Path: "/api/v1/files/" + slug + "/poster?sha256=" + digest, Raw: true, Body: strings.NewReader(body),
 		Header: apitest.WithHeader("Content-Type", "application/octet-stream"),
 	})
 }
@@ -56,6 +61,13 @@ func TestPicturePosters(t *testing.T) {
 	other := "\x00\x00\x00\x18ftypheic\x00\x00\x00\x00heicmif12"
 	replace(a, "/api/v1/files/"+slug+"/content", other, "Content-Type", "image/heic").Want(200)
 	a.Get("/t/" + slug + "?size=screen").Want(204) // other bytes
+
+	// A page that still shows the bytes of before sends their poster.
+	red := apitest.JpegOf(8, 8, color.RGBA{200, 30, 30, 255})
+	is.Equal(a.CodeOf(putPosterOf(a, slug, made.Text("sha256"), red), 409), "changed_elsewhere")
+	a.Get("/t/" + slug + "?size=screen").Want(204)
+	putPosterOf(a, slug, a.Get("/api/v1/files/"+slug).Text("data.sha256"), red).Want(200)
+	a.Get("/t/" + slug + "?size=screen").Want(200)
 	is.True(a.Sound())
 }
 

@@ -42,7 +42,8 @@ async function send(r, picture, { width, height, orientation = 1, by }) {
     const body = await encode(picture, width, height, orientation, way);
     if (!body || body.size > mostBytes) continue;
     const headers = { 'content-type': 'application/octet-stream' };
-    const answer = await fetch(`${base}/api/v1/files/${r.slug}/poster`, { method: 'PUT', headers, body });
+    const at = `${base}/api/v1/files/${r.slug}/poster?sha256=${r.sha256}`; // the file may have other bytes by now
+    const answer = await fetch(at, { method: 'PUT', headers, body });
     if (answer.ok) updateRows(r);
     return;
   }
