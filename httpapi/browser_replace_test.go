@@ -110,7 +110,8 @@ func TestBrowserPicturePoster(t *testing.T) {
 	drawing := `<svg xmlns="http://www.w3.org/2000/svg" width="300" height="200"><circle cx="150" cy="100" r="80"/></svg>`
 	raw := rawPhoto(apitest.JpegOf(600, 400, color.RGBA{200, 30, 30, 255}))
 	api := b.Upload(nil, apitest.File("api.svg", "image/svg+xml", drawing)).Want(201).Text("slug")
-	b.Upload(nil, apitest.File("phone.heic", "image/heic", "\x00\x00\x00\x18ftypheic\x00\x00\x00\x00heicmif1")).Want(201)
+	phone := b.Upload(nil, apitest.File("phone.heic", "image/heic", "\x00\x00\x00\x18ftypheic\x00\x00\x00\x00heicmif1")).
+		Want(201).Text("slug")
 
 	b.open("/files")
 	b.js(`(() => {
@@ -142,5 +143,20 @@ func TestBrowserPicturePoster(t *testing.T) {
 	b.open("/files")
 	look("phone.heic")
 	b.until(`document.querySelector('.stage')?.textContent.includes('cannot show this picture')`)
+
+	// A hostile raw file, whose directories name each other millions of times, does not stop the page.
+	b.js(`(async () => {
+		const { modules } = JSON.parse(document.getElementById('start').textContent);
+		const { sendPoster } = await import(modules.poster);
+		const inner = 0xf000, entries = 0xf000; // the end of an entry is the count of the next directory
+		const data = new DataView(new ArrayBuffer(1 << 20)), head = 64;
+		for (const [at, v] of [[0, 0x4d4d002a], [4, head]]) data.setUint32(at, v);
+		data.setUint16(head, entries);
+		for (let at = head + 2, n = 0; n < entries + 8; at += 12, n++) {
+			[0x14a << 16 | 4, 8, inner].forEach((v, i) => data.setUint32(at + 4 * i, v));
+		}
+		for (let n = 0; n < 8; n++) data.setUint32(inner + 4 * n, head + 12 * n);
+		await sendPoster({ slug: ` + quoted(phone) + `, mimeType: 'image/x-nikon-nef' }, new File([data], 'loop.nef'));
+	})()`)
 	is.True(b.Sound())
 }

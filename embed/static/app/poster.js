@@ -91,6 +91,7 @@ async function ofPicture(r, src, orientation) {
 // ---- Raw files of cameras ----
 
 const rawHead = 1 << 20; // in which a raw file says where its preview is
+const mostParts = 20; // that are looked at
 const tags = { offset: 0x111, length: 0x117, orientation: 0x112, inner: 0x14a, jpegAt: 0x201, jpegBytes: 0x202 };
 
 // previewOf finds the largest JPEG in a raw file that is a TIFF, as DNG, CR2, NEF and ARW are, and how it lies. It is
@@ -104,7 +105,7 @@ async function previewOf(file) {
   const short = (at) => data.getUint16(at, little), long = (at) => data.getUint32(at, little);
   const left = [long(4)], seen = new Set();
   let orientation = 1, best = null;
-  while (left.length && seen.size < 20) {
+  while (left.length && seen.size < mostParts) {
     const at = left.shift();
     if (seen.has(at) || at < 8 || at + 2 > data.byteLength) continue;
     seen.add(at);
@@ -119,6 +120,7 @@ async function previewOf(file) {
     }
     if (values[tags.inner]) left.push(values[tags.inner]);
     left.push(long(at + 2 + 12 * n));
+    left.splice(mostParts); // a hostile file names half a million in each
     if (seen.size === 1) orientation = values[tags.orientation] ?? 1;
     for (const [from, length] of [[tags.jpegAt, tags.jpegBytes], [tags.offset, tags.length]]) {
       const found = { at: values[from], length: values[length] };
