@@ -44,7 +44,8 @@ export function openPicker({ title, has, told, take, send }) {
       const found = (await api('GET', `search?${query}`)).data;
       if (mine !== asked) return;
       const rows = found.filter((hit) => kinds[hit.kind] && hit.kind !== 'collection').map((hit) => rowOf(hit.record));
-      list.replaceChildren(...rows.length ? rows : [h('li.soft', {}, t(query.has('q') ? 'search.empty' : 'board.empty'))]);
+      const none = () => h('li.soft', {}, t(query.has('q') ? 'search.empty' : 'board.empty'));
+      list.replaceChildren(...rows.length ? rows : [none()]);
     } catch (e) { showProblem(e); }
   }
 

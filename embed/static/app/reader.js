@@ -28,7 +28,7 @@ async function fetchShown(r, signal) {
   return all('article.sheet > :not(header, details)', page);
 }
 
-// nodesOf are what the reader shows of a record: a text that waits for the server as it was typed.
+// nodesOf are how the reader shows a record: a text that waits for the server as it was typed.
 const nodesOf = async (r, signal) => r.waiting && (await loadModule('waiting')).asTyped(r) || fetchShown(r, signal);
 
 // stateLine says who can see an item, and when it was changed.

@@ -68,7 +68,8 @@ export async function sharedTiles(v, answer, more = null) {
   const shared = answer ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null);
   if (!shared?.data.length) return null;
   const title = t('tiles.shared');
-  return h('section.overview', { 'aria-label': title }, h('div.head', {}, h('h2', {}, title), more), shelf(shared.data));
+  const head = h('div.head', {}, h('h2', {}, title), more);
+  return h('section.overview', { 'aria-label': title }, head, shelf(shared.data));
 }
 
 // sharedPart is filled when what others share is read.

@@ -1,13 +1,13 @@
-// What waits on this device for the server, for those who show it, send it, take it back or sign out. It uses nothing of
-// view. The reader, the editor, the page of the account and offline.js call it.
+// What waits on this device for the server, for those who show it, send it, take it back or sign out. It uses nothing
+// of view. The reader, the editor, the page of the account and offline.js call it.
 import { h, t, toast } from './dom.js';
 import { kindOf } from './kinds.js';
 import { fetchRecord, updateRows } from './list.js';
 import { eachWaiting, stop } from './offline.js';
 import { draftKey, me, storage } from './session.js';
 
-// asTyped are nodes with the texts of a record as they wait for the server, which would make a page of them; null if the
-// texts are as the server has them.
+// asTyped are nodes with the texts of a record as they wait for the server, which would make a page of them; null if
+// the texts are as the server has them.
 export function asTyped(r) {
   const { old, values } = r.waiting, texts = kindOf(r).fields.filter((f) => f.type === 'text');
   if (texts.every((f) => old[f.name] === values[f.name])) return null;
