@@ -75,6 +75,19 @@ func TestBrowserTrash(t *testing.T) {
 	b.click("dialog .danger")
 	b.until(`document.querySelector('#main .none') && document.querySelector('.rail .trashed').hidden`)
 
+	// A text comes back with its pictures, so their rows go with its own.
+	photo := b.Upload(map[string]string{"attach": "true"}, apitest.File("a.png", "image/png", apitest.Picture(t)))
+	note := fmt.Sprintf(`{"content":"![a](kist:%s)","slug":"trip"}`, photo.Want(201).Text("id"))
+	b.App.Post("/api/v1/notes", note).Want(201)
+	b.App.Delete("/api/v1/notes/trip").Want(200)
+	b.App.Clock.Advance(time.Hour)
+	b.open("/trash")
+	b.until(`document.querySelectorAll('#main .item').length === 2`)
+	b.js(`void [...document.querySelectorAll('#main .item')].find((row) => row.item.kind === 'note')
+		.querySelector('button').click()`)
+	b.until(`document.querySelector('#main .none') && document.querySelector('.rail .trashed').hidden`)
+	trashed(0)
+
 	// Turning the trash off empties it, and fewer days do in part, so both ask first.
 	b.open("/notes")
 	remove("two")

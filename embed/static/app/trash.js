@@ -111,7 +111,8 @@ addActions({
     el.disabled = true;
     try {
       const { item } = itemOf(el), [got] = await restoreItems([item]);
-      gone(itemOf(el));
+      if (item.kind === 'file') gone(itemOf(el));
+      else rerender(); // its pictures came back with it
       const open = () => go(`${base}/${kinds[item.kind].path}/${got.slug}`);
       toast(t('list.restored', { n: 1 }), { action: t('common.open'), run: open });
     } catch (e) {
