@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 )
@@ -172,4 +173,17 @@ func TestBrowserChosenFolder(t *testing.T) {
 		names = append(names, items.Text(fmt.Sprintf("data.%d.folder.name", i)))
 	}
 	is.Equal(names, []string{"Trip", "Trip / Day 1", "Trip / Day 1 / Beach", "Trip / Day 2"}) // in the order of names
+
+	// A phone offers to upload in a list and in a grid, at the same place.
+	b.do(emulation.SetDeviceMetricsOverride(390, 844, 1, true))
+	b.open("/files")
+	place := `(() => {
+		const { x, y, width } = document.querySelector('.head .upload').getBoundingClientRect();
+		return [x, y, width].join();
+	})()`
+	at := b.js(place)
+	is.True(at != "0,0,0")
+	b.click(`[data-act="view-grid"]`)
+	b.until(`document.querySelector('#main .grid')`)
+	is.Equal(b.js(place), at)
 }
