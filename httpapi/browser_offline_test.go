@@ -173,6 +173,30 @@ func TestBrowserReplacedChange(t *testing.T) {
 	is.Equal(b.js(`change('four').then(kept).then((all) => all.split(',').filter((x) => x !== 'x').join())`), "other,four")
 }
 
+// TestBrowserLateAnswer: an answer that comes after the copies of a user were removed is not kept, as the copies there
+// are of the next user.
+func TestBrowserLateAnswer(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.do(sent("Page.setBypassCSP", map[string]any{"enabled": true}))
+	b.open("/")
+	is.Equal(b.js(`(async () => {
+		const script = await (await fetch('/sw.js')).text();
+		const names = ['addEventListener', 'skipWaiting', 'registration', 'fetch'];
+		let answer = null;
+		const late = () => new Promise((done) => { answer = done; });
+		const make = new Function(...names, script + '; return { reach, forget };');
+		const worker = make(() => {}, async () => {}, {}, late), request = new Request('/t/of-ann');
+		await caches.open('kist-data');
+		const got = worker.reach(request, true);
+		await worker.forget();
+		await caches.open('kist-data'); // of Bob
+		answer(new Response('of Ann'));
+		await got;
+		return !!await caches.match(request, { cacheName: 'kist-data' });
+	})()`), false)
+}
+
 // refusedMe is a line of the log: nobody is signed in.
 const refusedMe = `"path":"/api/v1/me","status":401`
 

@@ -30,8 +30,13 @@ addEventListener('activate', (e) => e.waitUntil((async () => {
 // stopped is set when the user turns this off: the open page may still ask.
 let stopped = false;
 
+let forgotten = 0; // how often the copies were removed
+
 // forget removes the copies of what belongs to the user. What waits stays: it exists nowhere else.
-const forget = () => caches.delete(data);
+const forget = () => {
+  forgotten++;
+  return caches.delete(data);
+};
 
 const absolute = (path) => new URL(path, location.href).href;
 const shell = absolute(`${base}/`);
@@ -63,8 +68,10 @@ async function copies() {
   return { n: last ? (await recordKeys()).length : 0, at: last ? Number(await last.text()) : 0 };
 }
 
-// reach returns the server's answer, and fails without one. It keeps a copy if keep is set.
+// reach returns the server's answer, and fails without one. It keeps a copy if keep is set, unless the copies were
+// removed meanwhile: the next user may be there.
 async function reach(request, keep) {
+  const before = forgotten;
   let answer;
   try {
     answer = await fetch(request);
@@ -75,7 +82,7 @@ async function reach(request, keep) {
   await setAway(false);
   if (answer.status === 401) await forget();
   else if ([403, 404, 410].includes(answer.status)) await drop(request.url);
-  else if (keep && answer.ok && !answer.redirected) await store(request.url, answer.clone());
+  else if (keep && answer.ok && !answer.redirected && before === forgotten) await store(request.url, answer.clone());
   return answer;
 }
 
