@@ -197,6 +197,13 @@ func TestBrowserAxe(t *testing.T) {
 			b.click("#send")
 			b.press("See what I sent")
 		}, `document.querySelector('#sent li')`},
+		{"no server", "/notes", func() {
+			b.until(`!!document.querySelector('.away')`)
+			b.js(`(() => {
+				window.fetch = () => Promise.reject(new TypeError('no server'));
+				dispatchEvent(new Event('offline'));
+			})()`)
+		}, `document.querySelector('.away')?.textContent.startsWith('Offline')`},
 		{"the keyboard", "/", func() { b.keys("?") }, dialog},
 		{"what is above the list", "/", nil, `document.querySelector('.shelf img')`},
 	} {
