@@ -195,6 +195,7 @@ func TestBrowserAxe(t *testing.T) {
 			b.until(`document.querySelector('form.live')`)
 			b.drop("d.txt", "d")
 			b.click("#send")
+			b.until(`document.getElementById('said').textContent.startsWith('Thank you')`)
 			b.press("See what I sent")
 		}, `document.querySelector('#sent li')`},
 		{"no server", "/notes", func() {
