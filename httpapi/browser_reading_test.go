@@ -108,6 +108,12 @@ func TestBrowserTaken(t *testing.T) {
 		types.dispatchEvent(new Event('change', { bubbles: true }));
 	})()`)
 	b.until(`[...document.querySelectorAll('.grid .date h2')].map((e) => e.textContent).join() === 'Today,May 2019'`)
+	for _, width := range []int64{1280, 390} { // one that is alone below its day is not as wide as the page
+		b.do(emulation.SetDeviceMetricsOverride(width, 800, 1, false))
+		b.until(`[...document.querySelectorAll('.grid .item')]
+			.every((e) => e.offsetWidth && e.offsetWidth < e.parentElement.offsetWidth / 2)`)
+	}
+	b.do(emulation.ClearDeviceMetricsOverride())
 	b.click(".grid .item:last-child .see")
 	b.until(`document.querySelector('.viewer h2')?.textContent === 'a.jpg'`)
 	b.keys("i")
