@@ -749,7 +749,7 @@ func TestBrowserUntitled(t *testing.T) {
 	b.open("/notes")
 	b.until(shown(".excerpt") + ` === ` + quoted(`[["Boats","The red one."],["one line",""],["From the front","A text."],["Packing","☐ tent ☑ stove"],[`+harbour+`Then rain."]]`))
 	b.press("List view")
-	b.Post("/api/v1/notes", map[string]any{"title": "Tides", "content": "| high | low |\n|------|:---:|\n| 3 m | 1 m |"}).Want(201)
+	b.Post("/api/v1/notes", map[string]any{"title": "Tides", "content": "| high | low |\n|------|:---:|\n| 3 m | 1 m |\n\n![IMG_1](kist:x)"}).Want(201)
 	b.open("/notes")
 	b.until(shown(".cutoff") + ` === ` + quoted(`[["Tides","high | low 3 m | 1 m"],["Boats","The red one."],["one line",""],["From the front","A text."],["Packing","☐ tent ☑ stove"],[`+harbour+`Then rain."]]`))
 	is.True(b.Sound())

@@ -7,7 +7,7 @@
 const { base, version, assets, kinds } = settings;
 const files = `kist-files-${version}`, data = 'kist-data', waiting = 'kist-waiting';
 const api = `${base}/api/v1/`;
-const keepMilliseconds = 10 * 60e3; // the newest items are copied at most this often
+const keepMilliseconds = 2 * 60e3; // the newest items are copied at most this often
 const readable = 200; // the newest items that can be read, found and changed offline
 const pictures = 400; // thumbnails that are kept
 const newestPictures = 200; // of them, those of the newest items

@@ -47,6 +47,7 @@ const plain = (text) => text
   .replace(/^[#>\s*-]+/gm, '')
   .replace(/^\[ \] /gm, '☐ ')
   .replace(/^\[[xX]\] /gm, '☑ ')
+  .replace(/!\[[^\]]*\]\(kist:[^)]*\)/g, '')
   .replace(/!?\[([^\]]*)\]\([^)]*\)|\[[!^]\S+?\]:?/g, '$1')
   .replace(/\*+|__|\x60/g, '')
   .replace(/(^|\W)_([^_\n]+)_(?!\w)/g, '$1$2')
