@@ -178,7 +178,7 @@ func TestCardSizes(t *testing.T) {
 		Method: "PUT", Path: "/api/v1/files/" + film + "/poster", Body: strings.NewReader(wide),
 		Header: apitest.WithHeader("Content-Type", "image/jpeg"),
 	})
-	says(film, "video:width", "480", "video:height", "240", "image:width", "480", "image:height", "240")
+	says(film, "video:width", "1600", "video:height", "800", "image:width", "1600", "image:height", "800")
 }
 
 // filmOf is an MP4 film without samples.
