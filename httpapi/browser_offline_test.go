@@ -104,6 +104,7 @@ func TestBrowserOffline(t *testing.T) {
 	b.fill("Text", "written on the train")
 	b.press("Add note")
 	b.says("Saved on this device")
+	b.until(`location.pathname === '/notes' && !document.querySelector('dialog[open]')`) // it has gone back
 	b.js(`(() => {
 		const f = document.createElement('form');
 		Object.assign(f, { method: 'post', action: '/share', enctype: 'multipart/form-data' });

@@ -194,7 +194,7 @@ func TestBrowserUpload(t *testing.T) {
 	is.Equal(one(b.App, "files", "isPublic"), false)
 
 	// Without a connection it tries again, and keeps the file once.
-	b.press("Close")
+	b.until(`document.querySelector('#uploads').hidden`) // all have one link
 	b.offline()
 	b.do(chromedp.SetUploadFiles("input[type=file]", []string{filepath.Join(dir, "small.txt")}, chromedp.NodeReady))
 	b.until(`document.querySelector('#uploads').textContent.includes('retrying in')`)
@@ -436,7 +436,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	for i, name := range []string{
 		"Skip to content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links",
 		"Collections", "Upload requests", "Tags", "Trash", "Settings", "Search everything", "Keyboard and help", "Add anything", "Choose files",
-		"Who can see new items",
+		"Choose a folder", "Who can see new items",
 	} {
 		b.keys(kb.Tab)
 		got := b.js(`(() => { const e = document.activeElement; return [(e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.innerText).trim(), getComputedStyle(e).outlineStyle !== 'none' || !!e.closest('.add')] })()`).([]any)

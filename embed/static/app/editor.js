@@ -149,7 +149,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   const d = openDialog(fresh ? t('editor.new', { kind: k.one }) : titleOf(r), {
     panel: true, onclose: (reason) => {
       clearTimeout(timer);
-      if (reason !== 'done') keepDraft();
+      if (!['done', 'kept'].includes(reason)) keepDraft();
       if (editor === d) editor = null;
       if (saved?.waiting) updateRows(saved);
       onclose?.(reason, saved);
@@ -269,6 +269,8 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     try {
       const answer = fresh ? await create(k.api, body) : await send(body);
       if (!answer && !fresh) {
+        clearTimeout(timer); // it may be sent, and its draft gone, before this is closed
+        node.inert = true;
         saved = await fetchRecord(r).catch(() => null); // with what waits
         return d.el.close('kept'); // the draft shows what was typed until it is sent
       }
