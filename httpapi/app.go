@@ -164,8 +164,8 @@ func redirectToSignIn(c *web.Request, path string) error {
 var modules = []string{
 	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections", "conflict",
 	"editor", "forms", "help", "home", "house", "keys", "kind", "live", "moving", "news", "offline", "own",
-	"picker", "pictures", "poster", "reader", "remote", "replace", "requests", "search", "security", "share", "tags", "ticks",
-	"tiles", "trash", "tus", "uploads", "versions", "viewer", "waiting", "webhooks", "welcome", "zoom",
+	"picker", "pictures", "poster", "reader", "remote", "replace", "requests", "search", "security", "share", "tags",
+	"ticks", "tiles", "trash", "tus", "uploads", "versions", "viewer", "waiting", "webhooks", "welcome", "zoom",
 }
 
 // respondApp answers with a page of the app and the API answers that it shows first, so

@@ -327,7 +327,8 @@ func (b *tab) hasten(times int) {
 // says waits for a message of the page.
 func (b *tab) says(text string) {
 	b.Helper()
-	b.until(`[...document.querySelectorAll('.toast, [role=alert], #uploads [aria-live]')].some((t) => t.textContent.replaceAll('\u00a0', ' ').includes(` + quoted(text) + `))`)
+	b.until(`[...document.querySelectorAll('.toast, [role=alert], #uploads [aria-live]')]
+		.some((t) => t.textContent.replaceAll('\u00a0', ' ').includes(` + quoted(text) + `))`)
 }
 
 // shows waits for a text of the page, or of the dialog above it.

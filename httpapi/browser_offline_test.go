@@ -233,8 +233,8 @@ func TestBrowserSignOut(t *testing.T) {
 	b.until(`location.pathname === '/login'`)
 }
 
-// TestBrowserDroppedTree: the files of each folder of a dropped tree stay apart, what systems put there is left out, and
-// what cannot be read is counted.
+// TestBrowserDroppedTree: the files of each folder of a dropped tree stay apart, what systems put there is left out,
+// and what cannot be read is counted.
 func TestBrowserDroppedTree(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)

@@ -40,8 +40,8 @@ export function belowTitle({ title, content }) {
   return [...cutTitle(line) !== line ? ['… ' + more] : [], ...rest].join('\n');
 }
 
-// plain is a Markdown text without its marks: of tables, lists and headings, callouts, footnotes, links, and of bold and
-// italic words.
+// plain is a Markdown text without its marks: of tables, lists and headings, callouts, footnotes, links, bold words and
+// italic ones.
 const plain = (text) => text
   .replace(/^[ :-]*\|[ :|-]*$|^ *\||\| *$/gm, '')
   .replace(/^[#>\s*-]+/gm, '')
