@@ -2,6 +2,9 @@ package embed
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,10 +40,13 @@ func (s schema) choices() []string {
 	return all
 }
 
-// appModule is the source of a module of the app.
+// appModule is the source of a module of the app, or of a script that is beside them.
 func appModule(t *testing.T, name string) string {
 	t.Helper()
-	b, err := staticFile("app/" + name)
+	b, err := os.ReadFile("static/app/" + name)
+	if errors.Is(err, fs.ErrNotExist) {
+		b, err = os.ReadFile("static/" + name)
+	}
 	is.New(t).NoErr(err)
 	return string(b)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -55,7 +56,7 @@ func TestTextsArePacked(t *testing.T) {
 	isPacked(t, "text.gz", packedTexts, strings.Join(parts, "\x00"))
 }
 
-// The files that are served are those of the folder.
+// The files that are served are made from those of the folder.
 func TestStaticIsPacked(t *testing.T) {
 	is := is.New(t)
 	var packed bytes.Buffer
@@ -64,11 +65,17 @@ func TestStaticIsPacked(t *testing.T) {
 		return flate.NewWriter(out, flate.BestCompression)
 	})
 	files := os.DirFS("static")
+	scripts := packedScripts(t, files)
 	is.NoErr(fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		content, err := fs.ReadFile(files, name)
+		content, joined := scripts[name]
+		if path.Ext(name) != ".js" {
+			content, err = fs.ReadFile(files, name)
+		} else if !joined { // it is in another script
+			return nil
+		}
 		if err != nil {
 			return err
 		}

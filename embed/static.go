@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -58,12 +57,13 @@ func Name(logical string) (string, error) {
 	return asset.Name, nil
 }
 
-// packedStatic are the files of the folder static, in two fifths of the size. The test that compares them makes it.
+// packedStatic are the files of the folder static, with the scripts joined and made small. The test that compares them
+// makes it.
 //
 //go:embed static.zip
 var packedStatic []byte
 
-// staticFiles are the files of the folder static.
+// staticFiles are the files of the folder static as they are packed.
 var staticFiles = sync.OnceValue(func() fs.FS {
 	return must(zip.NewReader(bytes.NewReader(packedStatic), int64(len(packedStatic))))
 })
@@ -75,8 +75,6 @@ type source struct {
 	logical string
 	read    func() ([]byte, error)
 	packed  bool
-	parts   []string // other names by which scripts import it
-	keep    []string // parts of it that are also there alone
 }
 
 // isScript reports whether the file is a script whose imports get their served names.
@@ -89,7 +87,7 @@ func (s source) bytes(modules map[string]*Asset) ([]byte, error) {
 	case err != nil || s.packed:
 		return b, err
 	case s.isScript():
-		return joined(eachImport(lean(b), func(module string) string { return modules[module].Name })), nil
+		return eachImport(b, func(module string) string { return modules[module].Name }), nil
 	case path.Ext(s.logical) == ".css":
 		return styleSpace.ReplaceAll(styleComment.ReplaceAll(b, nil), []byte("$1")), nil
 	}
@@ -132,130 +130,18 @@ var sources = sync.OnceValue(func() []source {
 		own, problem := staticFile("app.css")
 		return slices.Concat(every, own), cmp.Or(err, problem)
 	}
-	all = must(bundle(all, "page.js", "item.js"))
-	all = must(bundle(all, "list.js", "text.js"))
-	return must(bundle(all, "app.js"))
+	return all
 })
 
-// bundle joins a script with all that it imports, in the order in which a browser would run them. The parts cannot be
-// had alone any more, but for those in keep, which pages of other scripts need. A script that imports a part gets the
-// whole, which exports what its parts do. So names at the top level of parts must differ. What is in another bundle
-// already stays there. A page of the app then asks for two scripts of 12 kB instead of nine of 29 kB. A server's first
-// packets of a connection take 14 kB, and browsers open several connections.
-func bundle(all []source, entry string, keep ...string) ([]source, error) {
-	var whole bytes.Buffer
-	var parts []string
-	taken := make(map[string][]string) // what it imports, by the bundle that has it
-
-	var add func(name string) error
-	add = func(name string) error {
-		if slices.Contains(parts, name) {
-			return nil
-		}
-		parts = append(parts, name)
-		i := slices.IndexFunc(all, func(s source) bool { return s.logical == name })
-		if i < 0 {
-			return fmt.Errorf("no script %q", name)
-		}
-		script, err := all[i].read()
-		if err != nil {
-			return err
-		}
-		for line := range bytes.Lines(lean(script)) {
-			found := importOf.FindSubmatch(line)
-			if found == nil {
-				whole.Write(line)
-				continue
-			}
-			imported := string(found[2])
-			bundled := slices.IndexFunc(all, func(s source) bool {
-				return s.parts != nil && slices.Contains(append(s.parts, s.logical), imported)
-			})
-			if bundled >= 0 {
-				other := all[bundled].logical
-				_, names, listed := strings.Cut(string(line), "{")
-				names, _, closed := strings.Cut(names, "}")
-				if !listed || !closed || !bytes.HasPrefix(line, []byte("import")) {
-					return fmt.Errorf("%s must import names from %s, which is in %s", name, imported, other)
-				}
-				taken[other] = append(taken[other], strings.Split(strings.TrimSpace(names), ", ")...)
-				continue
-			}
-			if slices.ContainsFunc(all, func(s source) bool { return slices.Contains(s.keep, imported) }) {
-				return fmt.Errorf("%s must not import %s, of which another bundle has a copy", name, imported)
-			}
-			if err := add(imported); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := add(entry); err != nil {
-		return nil, err
-	}
-
-	var head bytes.Buffer
-	for _, other := range slices.Sorted(maps.Keys(taken)) {
-		slices.Sort(taken[other])
-		fmt.Fprintf(&head, "import { %s } from './%s';\n", strings.Join(slices.Compact(taken[other]), ", "), other)
-	}
-
-	gone := slices.DeleteFunc(parts, func(name string) bool { return slices.Contains(keep, name) })
-	rest := slices.DeleteFunc(all, func(s source) bool { return slices.Contains(gone, s.logical) })
-	read := func() ([]byte, error) { return slices.Concat(head.Bytes(), whole.Bytes()), nil }
-	return append(rest, source{logical: entry, read: read, parts: gone[1:], keep: keep}), nil
-}
-
-// lean removes comment lines and the white space at the beginning of lines from a script, and puts a list of imports on
-// one line. It does not parse the language, so a literal must end on its first line. Without it the page of upload
-// requests takes 65.3 kB compressed instead of 59.0.
-func lean(script []byte) []byte {
-	script = longImport.ReplaceAllFunc(script, func(names []byte) []byte {
-		return bytes.Replace(bytes.Join(bytes.Fields(names), []byte(" ")), []byte(", }"), []byte(" }"), 1)
-	})
-	out := make([]byte, 0, len(script))
-	for line := range bytes.Lines(script) {
-		line = bytes.TrimLeft(line, " \t")
-		if !bytes.HasPrefix(line, []byte("//")) {
-			out = append(out, line...)
-		}
-	}
-	return out
-}
-
-// joined takes out the line breaks of a script where a line cannot end a statement. A line with a comment keeps its
-// break.
-func joined(script []byte) []byte {
-	out := make([]byte, 0, len(script))
-	for line := range bytes.Lines(script) {
-		code := bytes.TrimSuffix(line, []byte("\n"))
-		if bytes.Contains(code, []byte("//")) || !bytes.ContainsAny(code[max(0, len(code)-1):], ",{([") {
-			code = line
-		}
-		out = append(out, code...)
-	}
-	return out
-}
-
-// longImport matches the names of an import on several lines.
-var longImport = regexp.MustCompile(`(?m)^(?:import|export) \{\n[^{}]*\} from`)
-
-// importOf matches an import on a line of a script.
-var importOf = regexp.MustCompile(`(\bfrom |^import )'\./([a-z0-9-]+\.js)'`)
+// importOf matches an import of a script from its folder.
+var importOf = regexp.MustCompile(`(\b(?:from|import) ?["'])\./([a-z0-9-]+\.js)(["'])`)
 
 // eachImport replaces the names of the files that a script imports from its folder.
 func eachImport(script []byte, name func(module string) string) []byte {
-	out := make([]byte, 0, len(script))
-	for line := range bytes.Lines(script) {
-		if bytes.Contains(line, []byte("'./")) {
-			line = importOf.ReplaceAllFunc(line, func(statement []byte) []byte {
-				found := importOf.FindSubmatch(statement)
-				return fmt.Appendf(nil, "%s'./%s'", found[1], name(string(found[2])))
-			})
-		}
-		out = append(out, line...)
-	}
-	return out
+	return importOf.ReplaceAllFunc(script, func(statement []byte) []byte {
+		found := importOf.FindSubmatch(statement)
+		return fmt.Appendf(nil, "%s./%s%s", found[1], name(string(found[2])), found[3])
+	})
 }
 
 var types = map[string]string{
@@ -279,12 +165,10 @@ func newAssets(sources []source) (assets, error) {
 	all := assets{byName: make(map[string]*Asset), byLogical: make(map[string]*Asset)}
 	files := make(map[string]source)
 	for _, s := range sources {
-		for _, name := range append(s.parts, s.logical) {
-			if _, ok := files[name]; ok {
-				return all, fmt.Errorf("two static files are named %q", name)
-			}
-			files[name] = s
+		if _, ok := files[s.logical]; ok {
+			return all, fmt.Errorf("two static files are named %q", s.logical)
 		}
+		files[s.logical] = s
 	}
 
 	var add func(logical string, importers ...string) (*Asset, error)
@@ -296,7 +180,6 @@ func newAssets(sources []source) (assets, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s imports %s, which does not exist", importers[len(importers)-1], logical)
 		}
-		logical = s.logical
 		if slices.Contains(importers, logical) {
 			return nil, fmt.Errorf("scripts import each other: %s", strings.Join(append(importers, logical), ", "))
 		}
@@ -307,7 +190,7 @@ func newAssets(sources []source) (assets, error) {
 			if err != nil {
 				return nil, err
 			}
-			eachImport(lean(script), func(module string) string {
+			eachImport(script, func(module string) string {
 				imported, problem := add(module, append(slices.Clone(importers), logical)...)
 				if problem != nil {
 					err = problem
@@ -327,9 +210,7 @@ func newAssets(sources []source) (assets, error) {
 		}
 		a.modules = unique(modules)
 		all.byName[a.Name] = a
-		for _, name := range append(s.parts, logical) {
-			all.byLogical[name] = a
-		}
+		all.byLogical[logical] = a
 		return a, nil
 	}
 

@@ -164,7 +164,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     const body = { ...typed(of), ...optionsFor(of), ...publicFields(visibility.value) };
     problem.hidden = true;
     const isURL = fieldOf(of, of.quick).type === 'url';
-    if (isURL && !/^\w+:/.test(body[of.quick])) body[of.quick] = 'https:' + '//' + body[of.quick];
+    if (isURL && !/^\w+:/.test(body[of.quick])) body[of.quick] = 'https://' + body[of.quick];
 
     const save = find('.main', buttons);
     if (save) save.disabled = true;
