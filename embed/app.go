@@ -99,7 +99,6 @@ func Worker(base string, kinds, pages []string) ([]byte, error) {
 		assets = append(assets, base+"/static/"+must(Name(file)))
 	}
 	slices.Sort(assets)
-	assets = slices.Compact(assets) // parts of app.js have its name
 	sum := sha256.Sum256([]byte(strings.Join(assets, "\n")))
 	settings, err := json.Marshal(map[string]any{
 		"base": base, "version": hex.EncodeToString(sum[:5]), "assets": assets, "kinds": kinds, "pages": pages,
