@@ -1,7 +1,9 @@
 package admin_test
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +20,9 @@ func (p *place) scratches() []string {
 	p.t.Helper()
 	var all []string
 	if err := filepath.WalkDir(p.dir, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // the server removed it meanwhile
+			return nil
+		}
 		name := filepath.Base(path)
 		if err == nil && d.IsDir() && (strings.HasPrefix(name, ".kist-scratch-") || strings.HasPrefix(name, "scratch-") ||
 			strings.HasPrefix(name, ".restore-")) {
