@@ -30,17 +30,7 @@ type sourceScript struct {
 func packedScripts(t *testing.T, static fs.FS) map[string][]byte {
 	t.Helper()
 	is := is.New(t)
-	var all []sourceScript
-	folders := make(map[string]string)
-	is.NoErr(fs.WalkDir(static, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(name) != ".js" {
-			return err
-		}
-		code, err := fs.ReadFile(static, name)
-		all = append(all, sourceScript{name: path.Base(name), code: code})
-		folders[path.Base(name)] = path.Dir(name)
-		return err
-	}))
+	all, folders := sourceScripts(t, static)
 	for _, entry := range bundles {
 		var err error
 		all, err = bundle(all, entry[0], entry[1:]...)
@@ -56,6 +46,22 @@ func packedScripts(t *testing.T, static fs.FS) map[string][]byte {
 		packed[path.Join(folders[s.name], s.name)] = small
 	}
 	return packed
+}
+
+// sourceScripts are the scripts of the folder, and the folder of each by name.
+func sourceScripts(t *testing.T, static fs.FS) (all []sourceScript, folders map[string]string) {
+	t.Helper()
+	folders = make(map[string]string)
+	is.New(t).NoErr(fs.WalkDir(static, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".js" {
+			return err
+		}
+		code, err := fs.ReadFile(static, name)
+		all = append(all, sourceScript{name: path.Base(name), code: code})
+		folders[path.Base(name)] = path.Dir(name)
+		return err
+	}))
+	return all, folders
 }
 
 // bundles are the scripts that are joined with what they import. After each are the parts that are also there alone.
@@ -229,18 +235,23 @@ func TestMinified(t *testing.T) {
 	is.True(strings.HasPrefix(err.Error(), "line 2: "))
 }
 
+// Scripts are joined line by line, so no literal goes beyond its line.
+func TestLiteralsEndOnTheirLine(t *testing.T) {
+	all, _ := sourceScripts(t, os.DirFS("static"))
+	is.New(t).True(len(all) > 5)
+	for _, s := range all {
+		for i, line := range strings.Split(string(s.code), "\n") {
+			if strings.Count(line, "`")%2 != 0 || strings.HasSuffix(line, "\\") {
+				t.Errorf("%s:%d: a literal goes beyond the line", s.name, i+1)
+			}
+		}
+	}
+}
+
 // The parts of a bundle share one scope, and so do bundles that import names from each other.
 func TestBundlesHaveNoNameTwice(t *testing.T) {
 	is := is.New(t)
-	var all []sourceScript
-	is.NoErr(fs.WalkDir(os.DirFS("static"), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(name) != ".js" {
-			return err
-		}
-		code, err := os.ReadFile("static/" + name)
-		all = append(all, sourceScript{name: path.Base(name), code: code})
-		return err
-	}))
+	all, _ := sourceScripts(t, os.DirFS("static"))
 	var app, page []string
 	for _, names := range bundles {
 		var err error
