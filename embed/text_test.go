@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -109,10 +110,11 @@ var (
 	manifestText = regexp.MustCompile(`__MSG_([a-zA-Z]+)__`)
 )
 
-// Every text that is asked for is there, in the script that the page loads. A test of httpapi, which uses texts too, finds
+// Every text that is asked for is there, in a script that the page loads. A test of httpapi, which uses texts too, finds
 // texts that nothing asks for.
 func TestTextsAreThere(t *testing.T) {
-	for at, source := range textSources(t) {
+	sources := textSources(t)
+	for at, source := range sources {
 		if filepath.Base(at) == "manifest.json" {
 			for _, found := range manifestText.FindAllStringSubmatch(source, -1) {
 				if English.find("manifest."+found[1]) == nil {
@@ -126,16 +128,60 @@ func TestTextsAreThere(t *testing.T) {
 				t.Errorf("%s: there is no text %s", at, key)
 			}
 			group, _, _ := strings.Cut(key, ".")
-			script := map[string]string{
-				"static": "up-text", "static/app": "app-text", "extension": "extension",
-			}[filepath.ToSlash(filepath.Dir(at))]
-			if script != "" && at != "static/text.js" && !slices.Contains(scriptTexts[script], group) && !slices.Contains(
-				scriptTexts[strings.TrimSuffix(filepath.Base(at), ".js")+laterText], group,
-			) {
+			script := map[string]string{"static": "up-text", "extension": "extension"}[path.Dir(at)]
+			if script != "" && at != "static/text.js" && !slices.Contains(scriptTexts[script], group) {
 				t.Errorf("%s: the group of %s is not sent with the script", at, key)
 			}
 		}
 	}
+	for _, name := range loadedModules(sources) {
+		sent := slices.Concat(scriptTexts["app-text"], scriptTexts[strings.TrimSuffix(name, ".js")+laterText])
+		for part := range withImports(sources, name) {
+			for _, found := range wanted.FindAllStringSubmatch(sources["static/app/"+part], -1) {
+				group, _, _ := strings.Cut(found[1]+found[2], ".")
+				if !slices.Contains(sent, group) {
+					t.Errorf("%s: the group of %s.%s, which %s uses, is not sent with it", name, found[1], found[2], part)
+				}
+			}
+		}
+	}
+}
+
+// loadedModules are the scripts of the app that a page loads for themselves: those that no other script imports, and
+// those that scripts load.
+func loadedModules(sources map[string]string) []string {
+	loads := regexp.MustCompile(`\b(?:loadModule|page)\('([a-z-]+)'\)`)
+	loaded, imported := map[string]bool{}, map[string]bool{}
+	for at, source := range sources {
+		for _, found := range loads.FindAllStringSubmatch(source, -1) {
+			loaded[found[1]+".js"] = true
+		}
+		for _, found := range importOf.FindAllStringSubmatch(source, -1) {
+			imported[found[2]] = true
+		}
+		if path.Dir(at) == "static/app" {
+			loaded[path.Base(at)] = loaded[path.Base(at)]
+		}
+	}
+	maps.DeleteFunc(loaded, func(name string, asked bool) bool { return !asked && imported[name] })
+	return slices.Sorted(maps.Keys(loaded))
+}
+
+// withImports are a script of the app and all that it imports.
+func withImports(sources map[string]string, name string) map[string]bool {
+	parts := map[string]bool{}
+	var add func(name string)
+	add = func(name string) {
+		if parts[name] {
+			return
+		}
+		parts[name] = true
+		for _, found := range importOf.FindAllStringSubmatch(sources["static/app/"+name], -1) {
+			add(found[2])
+		}
+	}
+	add(name)
+	return parts
 }
 
 var (

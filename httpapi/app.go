@@ -162,10 +162,11 @@ func redirectToSignIn(c *web.Request, path string) error {
 
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
-	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections", "conflict",
-	"editor", "forms", "help", "home", "house", "keys", "kind", "live", "moving", "news", "offline", "own",
-	"picker", "pictures", "poster", "reader", "remote", "replace", "requests", "search", "security", "share", "tags",
-	"ticks", "tiles", "trash", "tus", "uploads", "versions", "viewer", "waiting", "webhooks", "welcome", "zoom",
+	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections",
+	"conflict", "deleting", "drops", "editor", "forms", "help", "home", "house", "keys", "kind", "live", "menu", "moving",
+	"news", "offline", "own", "picker", "pictures", "poster", "reader", "remote", "replace", "requests", "search",
+	"security", "selection", "share", "tags", "ticks", "tiles", "trash", "tus", "uploads", "versions", "viewer",
+	"waiting", "webhooks", "welcome", "zoom",
 }
 
 // respondApp answers with a page of the app and the API answers that it shows first, so
@@ -248,11 +249,11 @@ func (d *appData) writeFacts(c *web.Request) error {
 	return nil
 }
 
-// writeNews writes which modules the page loads after its first rows: the editor, so that dialogs open at once, the
-// copies on the device, and what tells an administrator of failed backups, and users of a version that they have not seen
-// yet.
+// writeNews writes which modules the page loads after its first rows: what takes dropped files, the editor, so that
+// dialogs open at once, the copies on the device, and what tells an administrator of failed backups, and users of a
+// version that they have not seen yet.
 func (d *appData) writeNews(c *web.Request) {
-	d.json.WriteString(`,"begin":["editor","live","offline"`)
+	d.json.WriteString(`,"begin":["drops","editor","live","offline"`)
 	if backup := backupHealthOf(c.Site.Backups); backup != nil && !backup.ok && c.Caller.User.Role == people.Admin {
 		d.json.WriteString(`,"backups"`)
 	}

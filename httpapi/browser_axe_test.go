@@ -135,6 +135,7 @@ func TestBrowserAxe(t *testing.T) {
 		}, `document.querySelector('.pop button')`},
 		{"a selection", "/files", func() { b.click(`#main .pick`) }, `!document.querySelector('.bulk').hidden`},
 		{"uploads", "/files", func() {
+			b.takesDrops()
 			b.js(trayScript)
 			b.js(`BeforeUnloadEvent.prototype.preventDefault = () => {}`) // it asks whether to leave
 			b.js(`dropAll('a.txt', 'b.txt', 'c.txt', 'd.txt')`)

@@ -61,6 +61,7 @@ func TestBrowserPoster(t *testing.T) {
 	b := openBrowser(t)
 	b.do(emulation.SetFocusEmulationEnabled(true))
 	b.open("/files")
+	b.takesDrops()
 	b.js(`(async () => {
 		const canvas = document.createElement('canvas');
 		canvas.width = 320; canvas.height = 180;
@@ -114,6 +115,7 @@ func TestBrowserPicturePoster(t *testing.T) {
 		Want(201).Text("slug")
 
 	b.open("/files")
+	b.takesDrops()
 	b.js(`(() => {
 		const data = new DataTransfer();
 		data.items.add(new File([` + quoted(drawing) + `], 'drawing.svg'));

@@ -27,9 +27,16 @@ import (
 	"kist/kv/people"
 )
 
+// takesDrops waits until the page takes what is dropped or pasted. The app loads that after its first rows.
+func (b *tab) takesDrops() {
+	b.Helper()
+	b.until(`!document.body.matches('.app') || document.querySelector('.veil') !== null`)
+}
+
 // drop drops files of the given names and texts onto the page.
 func (b *tab) drop(files ...string) {
 	b.Helper()
+	b.takesDrops()
 	var made strings.Builder
 	for i := 0; i+1 < len(files); i += 2 {
 		made.WriteString(`d.items.add(new File([` + quoted(files[i+1]) + `], ` + quoted(files[i]) + `));`)

@@ -317,7 +317,11 @@ func TestBrowserUploadOptions(t *testing.T) {
 func TestBrowserDrop(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.open("/notes") // files can be dropped on every page
+	b.open("/tags") // files can be dropped on every page, also on one that was opened directly
+	b.drop("early.txt", "abc")
+	b.says("“early.txt” uploaded.")
+	b.open("/notes")
+	b.takesDrops()
 	b.js(`(() => {
 		const data = new DataTransfer();
 		data.items.add(new File(['abc'], 'dropped.txt', { type: 'text/plain' }));
@@ -1464,7 +1468,7 @@ func TestBrowserBeforeScripts(t *testing.T) {
 
 // idle matches what the app fetches when it has nothing else to do, and the last cards of the account, which keep
 // nothing above them waiting.
-var idle = regexp.MustCompile(`^/static/(cards|cards-later-en|editor|forms|live|metadata|offline|page|reader|viewer)\.`)
+var idle = regexp.MustCompile(`^/static/(cards|cards-later-en|deleting|drops|editor|forms|live|metadata|offline|page|reader|viewer)\.`)
 
 // TestBrowserOneRound: whatever the page, the document names all that it needs,
 // and nothing is asked for because a script, a style sheet or an answer came.

@@ -1,11 +1,13 @@
 // The page of the account: profile, storage and the browsers that are signed in. It owns the rows of sessions and the
 // sign-out. It fills view.out and stops with view.signal. The router calls the page; keys.js and security.js show its
 // list of sessions.
-import { add, addActions, button, bytes, deviceName, h, icon, itemOf, meter, t, tn, toast, when } from './dom.js';
+import { deviceName } from './devices.js';
+import { add, addActions, button, bytes, h, icon, itemOf, meter, t, tn, toast, when } from './dom.js';
 import { openForm, settingsForm } from './forms.js';
+import { heading, load, subheading } from './heading.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, loadModule, me, setMe, showProblem, subheading } from './session.js';
+import { api, base, loadModule, me, setMe, showProblem } from './session.js';
 
 function storageCard() {
   const quota = me.quotaEffectiveBytes;

@@ -1,8 +1,10 @@
 // What happened in an account, latest first, under headings by day. It owns the entries and nothing else, and uses
 // nothing of view. account.js and security.js call activity with a part of their page to fill.
-import { add, dayName, deviceName, exactly, h, known, t } from './dom.js';
+import { deviceName } from './devices.js';
+import { add, dayName, exactly, h, known, t } from './dom.js';
+import { load } from './heading.js';
 import { kinds } from './kinds.js';
-import { api, base, load } from './session.js';
+import { api, base } from './session.js';
 
 // subjectOf names what an entry is about, with a link if it is an item.
 function subjectOf(e) {

@@ -1,23 +1,12 @@
-// Adding items: the box for text, links and files, and files or text dropped or pasted anywhere on a page. It owns the
-// box and what is dragged over the window. Of view it uses name, kind and box. The pages of home.js and kind.js make a
-// box with addBox; drops and pastes come from the browser.
-import {
-  add, addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, problemText, t, toast,
-} from './dom.js';
+// The box for new items: text, links and files. It owns nothing that stays, and uses nothing of view. The pages of
+// home.js and kind.js make a box with addBox.
+import { add, addActions, button, find, grow, h, hasPointer, icon, isAddress, problemText, t, toast } from './dom.js';
 import { fieldOf, kinds } from './kinds.js';
 import { showSaved } from './list.js';
 import { go } from './router.js';
-import { api, base, create, draftKey, loadModule, showProblem, storage, view } from './session.js';
+import { api, base, create, draftKey, loadModule, sendFiles, showProblem, storage } from './session.js';
 
 const publicFields = (isPublic) => isPublic && { isPublic: true };
-
-async function upload(files, fields) {
-  try {
-    (await loadModule('uploads')).sendFiles(files, fields);
-  } catch (e) {
-    toast(e.message, { bad: true, action: t('common.again'), run: () => upload(files, fields) });
-  }
-}
 
 // whatText is what the box asks for.
 function whatText(k, file) {
@@ -25,44 +14,20 @@ function whatText(k, file) {
   return k ? k.prompt : t('add.dropAny');
 }
 
-// addOptions makes the options of the box: what the user chooses for the next items besides who can see them. They are
-// loaded when they are first opened. chosen gets what is set; isSettled takes over what the user has typed but not
-// applied, and if it cannot, the options say why.
+// addOptions are the options of the box: what the user chooses for the next items besides who can see them. They are
+// loaded when they are first opened (see boxOptions of share.js).
 function addOptions(visibility) {
-  let chosen = {}, settle = null;
+  let options = null;
   const panel = h('div.options', { hidden: true });
   const opener = h('button.quiet', { type: 'button', 'aria-expanded': 'false' }, t('add.options'));
-
-  const itemNow = () => ({ kind: 'file', isPublic: !!visibility.value, ...chosen, hasPassword: !!chosen.password });
-  async function choose({ isPublic, ...more }) {
-    if (isPublic) visibility.value = '1';
-    chosen = Object.fromEntries(Object.entries({ ...chosen, ...more }).filter(([, v]) => v && v.length !== 0));
-    const n = Object.keys(chosen).filter((name) => !/Action$/.test(name)).length;
-    opener.textContent = n ? t('add.optionsSet', { n }) : t('add.options');
-  }
-  function show(on) {
-    panel.hidden = !on;
-    opener.setAttribute('aria-expanded', String(on));
-  }
-
   opener.onclick = async () => {
     try {
-      if (!settle) {
-        const made = (await loadModule('share')).optionsOf(itemNow, choose);
-        add(panel, made.nodes);
-        settle = made.settle;
-      }
-      show(panel.hidden);
-      if (!panel.hidden) find('button', panel).focus();
+      const m = await loadModule('share');
+      options ??= m.boxOptions(panel, opener, visibility);
+      options.toggle();
     } catch (e) { showProblem(e); }
   };
-  async function isSettled() {
-    if (!settle || await settle()) return true;
-    show(true);
-    find('[aria-invalid]', panel)?.focus();
-    return false;
-  }
-  return { panel, opener, isSettled, chosen: () => chosen };
+  return { panel, opener, isSettled: async () => options?.isSettled() ?? true, chosen: () => options?.chosen() ?? {} };
 }
 
 // folderButton has the user choose a folder, whose files are then added as if it were dropped.
@@ -192,10 +157,10 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     } catch (e) { complain(e); }
   }
 
-  async function sendFiles(files) {
+  async function addFiles(files) {
     if (!await options.isSettled()) return;
     const { tags, folderId, ...rest } = optionsFor(kinds.file);
-    upload(files, {
+    sendFiles(files, {
       ...rest,
       ...(folderId && { folderId }),
       ...(tags && { newTags: tags.join(',') }),
@@ -228,13 +193,13 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     form.requestSubmit();
   });
   picker.addEventListener('change', () => {
-    sendFiles([...picker.files]);
+    addFiles([...picker.files]);
     picker.value = '';
   });
   draw();
 
   const values = () => ({ ...typed(k), ...fields(), isPublic: !!visibility.value });
-  const box = { node: form, area, picker, values, clear, type, sendFiles, fetchFile };
+  const box = { node: form, area, picker, values, clear, type, addFiles, fetchFile };
   form.box = box;
   return box;
 }
@@ -244,102 +209,6 @@ addActions({
     el.closest('form').box.picker.click();
     loadModule('uploads').catch(() => {});
   },
-  'choose-folder': () => loadModule('uploads').then((m) => m.chooseFolder(addFiles)).catch(showProblem),
+  'choose-folder': () => loadModule('drops').then((m) => m.chooseFolder()).catch(showProblem),
   'fetch-it': (el) => el.closest('form').box.fetchFile(),
-});
-
-// ---- Dropping and pasting ----
-
-function addFiles(files) {
-  if (view?.sendFiles) view.sendFiles(files);
-  else if (view?.box && (view.name === 'home' || view.kind === kinds.file)) view.box.sendFiles(files);
-  else upload(files, { isPublic: storage.get('public') ? 'true' : 'false' });
-}
-
-function addText(text) {
-  if (!text) return;
-  const k = view?.name === 'kind' ? view.kind : null;
-  if (view?.box?.area.isConnected) view.box.type(text);
-  else if (k && k !== kinds.file) go(`${base}/${k.path}/new?${new URLSearchParams({ [k.quick]: text })}`);
-  else go(base + '/').then(() => view.box.type(text));
-}
-
-const veil = h('div.veil', { hidden: true, 'aria-hidden': 'true' }, h('p', {}, icon('upload'), t('add.drop')));
-document.body.append(veil);
-
-// depth counts the elements that a drag has entered but not left.
-let depth = 0;
-// ownDrag is true while a part of this page is dragged, which cannot be dropped here.
-let ownDrag = false;
-const carries = (e, ...types) => types.some((type) => [...(e.dataTransfer?.types ?? [])].includes(type));
-const canDrop = (e) => !ownDrag && carries(e, 'Files', 'text/uri-list', 'text/plain');
-const inField = (e) => e.target.matches?.('textarea, input');
-
-addEventListener('dragstart', () => { ownDrag = true; });
-addEventListener('dragend', () => { ownDrag = false; });
-addEventListener('dragenter', (e) => {
-  if (!canDrop(e)) return;
-  depth++;
-  veil.hidden = false;
-  if (carries(e, 'Files')) loadModule('uploads').catch(() => {});
-});
-addEventListener('dragleave', () => {
-  depth = Math.max(0, depth - 1);
-  veil.hidden = depth === 0;
-});
-addEventListener('dragover', (e) => {
-  if (canDrop(e) && !inField(e)) {
-    e.preventDefault();
-    e.dataTransfer.dropEffect = 'copy';
-  } else if (carries(e, 'Files')) {
-    e.preventDefault();
-  }
-});
-addEventListener('drop', (e) => {
-  depth = 0;
-  veil.hidden = true;
-  const files = carries(e, 'Files');
-  if (e.defaultPrevented || !canDrop(e) || !files && inField(e)) return; // a text has taken it
-  e.preventDefault();
-  if (files) addDropped(e.dataTransfer);
-  else addText(droppedText(e.dataTransfer));
-});
-
-// addDropped adds the files of a drop, and those in its folders. After the event, nothing can be read from it.
-async function addDropped({ files, items }) {
-  const plain = [...files], entriesOf = (i) => [i.webkitGetAsEntry?.(), i.getAsFile()];
-  const entries = [...items].filter((i) => i.kind === 'file').map(entriesOf);
-  if (!entries.some(([entry]) => entry?.isDirectory)) return addFiles(plain);
-  try {
-    const found = await (await loadModule('uploads')).filesIn(entries);
-    if (found.unread) toast(t('add.unread', { n: found.unread }), { bad: true });
-    addFiles(found.files);
-  } catch (e) { showProblem(e); }
-}
-
-// droppedText is the first address of a drop, or else its text.
-function droppedText(transfer) {
-  const address = transfer.getData('text/uri-list').split('\n').find((l) => l && l[0] !== '#');
-  return address || transfer.getData('text/plain');
-}
-
-// renamed gives a picture from the clipboard a name with the time: they all have the same.
-export function renamed(file) {
-  if (!/^image\.\w+$/.test(file.name)) return file;
-  const stamp = localDateTime(new Date()).replace('T', ' ').replace(':', '.');
-  return new File([file], file.name.replace('image', t('add.pasted', { stamp })), { type: file.type });
-}
-
-addEventListener('paste', (e) => {
-  const files = [...(e.clipboardData?.files ?? [])];
-  if (e.defaultPrevented) return; // a text has taken it
-  if (files.length) {
-    e.preventDefault();
-    return addFiles(files.map(renamed));
-  }
-  if (find('dialog[open]') || inField(e)) return;
-  const text = e.clipboardData?.getData('text/plain');
-  if (!text?.trim()) return;
-  e.preventDefault();
-  addText(text.trim());
 });

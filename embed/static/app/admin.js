@@ -2,14 +2,15 @@
 // users. It fills view.out and stops with view.signal. The router calls the page.
 import { backupSection } from './backups.js';
 import {
-  add, addActions, ago, button, bytes, emptyState, exactly, h, icon, iconButton, itemOf, locale, meter, newID, t, tn,
-  toast, when,
+  add, addActions, ago, button, bytes, emptyState, exactly, h, icon, iconButton, itemOf, locale, meter, t, tn, toast,
+  when,
 } from './dom.js';
 import { expiryField } from './expiry.js';
 import { openDialog, openForm } from './forms.js';
+import { heading, load, subheading } from './heading.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, me, Problem, showProblem, start, subheading } from './session.js';
+import { api, base, me, Problem, showProblem, start } from './session.js';
 import { settingsOf } from './settings.js';
 
 // ---- The health of the server ----

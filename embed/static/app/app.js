@@ -1,17 +1,12 @@
 // The beginning of the owner's app: one HTML page serves all its addresses, and the scripts show the page of the
 // address, using the data that came with the HTML and the API. It owns the keyboard and what happens at the start. Of
-// view it uses name, kind, box and redraw. The HTML page runs it, and nothing imports it.
-import { addActions, all, find, h, painted, runAction, t, toast } from './dom.js';
+// view it uses name, kind and box. The HTML page runs it, and nothing imports it.
+import { addActions, all, currentRow, find, h, moveFocus, moveFocusVertically, painted, runAction, t } from './dom.js';
 import { editorOf, kinds } from './kinds.js';
-import {
-  copyItemLink, currentRow, deselectAll, moveFocus, moveFocusVertically, openShare, redrawAll, removeRecords,
-  saveRecord, selection,
-} from './list.js';
+import { copyItemLink, openShare, saveRecord, selection, withSelection } from './list.js';
 import './pages.js';
-import { addPages, go, removeRow, showFirst } from './router.js';
-import {
-  base, countChange, labelsComeLater, loadLabels, loadModule, Problem, showProblem, start, storage, view,
-} from './session.js';
+import { addPages, go, removeRow, showFirst, withDeleting } from './router.js';
+import { base, labelsComeLater, loadModule, Problem, showProblem, start, storage, view } from './session.js';
 
 // ---- Keyboard ----
 
@@ -87,7 +82,8 @@ function leaveOne(e, typing) {
     e.target.blur();
     return;
   }
-  if (!deselectAll()) all('.toast').pop()?.end();
+  if (selection().length) withSelection((m) => m.deselectAll());
+  else all('.toast').pop()?.end();
 }
 
 function moveInMenu(menu, by) {
@@ -127,7 +123,7 @@ document.addEventListener('keydown', (e) => {
   const row = currentRow();
   if (e.key === 'Delete' && row?.record) {
     const records = selection();
-    return run(() => records.length ? removeRecords(records) : removeRow(row));
+    return run(() => records.length ? withDeleting((m) => m.removeRecords(records)) : removeRow(row));
   }
 
   // What is left are letters and signs, which the user can turn off.
@@ -161,21 +157,6 @@ addPages({
   webhooks: page('webhooks'),
 });
 
-// addLabels shows the tags and folders that did not come with the page.
-async function addLabels() {
-  try {
-    await loadLabels();
-    // Cached pages lack the labels.
-    countChange();
-    redrawAll();
-    view?.redraw?.();
-  } catch (e) {
-    // The page of tags shows its own error.
-    if (view?.name === 'tags' || e.status === 401) return;
-    toast(t('app.nolabels', { why: e.message }), { bad: true, action: t('common.again'), run: addLabels });
-  }
-}
-
 // A name that does not fit is whole where the pointer rests on it.
 document.addEventListener('pointerover', ({ target }) => {
   const el = target.closest?.('.name, .cutoff');
@@ -184,7 +165,7 @@ document.addEventListener('pointerover', ({ target }) => {
 });
 
 await painted(); // what came with the HTML
-if (labelsComeLater) addLabels();
+if (labelsComeLater) loadModule('tags').then((m) => m.addLabels(), () => {});
 if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));
 // addRest adds what is not needed at once.
 function addRest() {

@@ -5,8 +5,9 @@ import {
   addActions, button, bytes, copyText, exactly, find, h, icon, itemOf, locale, t, tn, toast, when,
 } from './dom.js';
 import { openForm } from './forms.js';
+import { downloadLink } from './heading.js';
 import { rerender } from './router.js';
-import { api, base, downloadLink, showProblem, view } from './session.js';
+import { api, base, showProblem, view } from './session.js';
 
 const inList = (time) => new Date(time).toLocaleString(locale, { dateStyle: 'short', timeStyle: 'short' });
 

@@ -1,10 +1,11 @@
 // The page of a collection: a board that its owner and its members arrange in place. The server draws it with the
 // template of the public page; this module adds what the user may do, follows what others do, and loads further pages.
 // It fills view.out and sets shown, pictures, choose and sendFiles of view. The router calls the page.
+import { removeRecords } from './deleting.js';
 import { add, all, emptyState, find, h, icon, iconButton, t, toast } from './dom.js';
 import { openForm } from './forms.js';
 import { isMedia, kindOf, pageOf, titleOf } from './kinds.js';
-import { change, openShare, removeRecords } from './list.js';
+import { change, openShare } from './list.js';
 import { go, rerender } from './router.js';
 import {
   api, base, countChange, loadModule, localAddress, me, problemOf, showProblem, takeAnswer, view,

@@ -1,16 +1,17 @@
-// Changing the selected records, and folders. It owns the forms that do so, and uses nothing of view. The router and
-// the pages call it by withBulk.
+// Changing the selected records, and folders. It owns the forms that do so, and uses nothing of view. selection.js and
+// the page of files call it.
+import { changeAll, deleteLater, restoreItems, trash } from './deleting.js';
 import { all, shorten, t, toast } from './dom.js';
 import { openForm } from './forms.js';
 import { tagNames } from './kinds.js';
-import { change, changeAll, deselectAll, fetchRecord, selectMatching, trash, updateRows } from './list.js';
+import { change, fetchRecord, updateRows } from './list.js';
 import { go, rerender } from './router.js';
+import { deselectAll } from './selection.js';
 import {
-  api, base, countChange, countItems, deleteLater, hideFolder, Problem, refreshFolders, refreshTags, restoreItems,
-  setTrashed, showProblem, start,
+  api, base, countChange, countItems, hideFolder, Problem, refreshFolders, refreshTags, setTrashed, showProblem, start,
 } from './session.js';
 
-// While the list is read to its end, or many records are changed, a message says so.
+// While many records are changed, a message says so.
 const patience = 600e3;
 
 // saveEach changes several records in the same way, and redraws those that are shown. At the end it shows done, or how
@@ -33,14 +34,6 @@ async function saveEach(records, set, done) {
 function showProblems(problems) {
   const [first] = problems.values();
   showProblem(new Problem(t('list.notChanged', { n: problems.size, why: first.message })));
-}
-
-// selectAllOf selects everything that the list of a page would show.
-export async function selectAllOf(page) {
-  const progress = toast(t('list.reading'), { time: patience });
-  try {
-    await selectMatching(page);
-  } catch (e) { showProblem(e); } finally { progress.end(); }
 }
 
 // deleteEach asks, deletes many records, and reads the page again. The message at the end offers to restore them.

@@ -66,6 +66,17 @@ export function picture(what, src, props, srcset = '') {
 let lastID = 0;
 export const newID = () => 'e' + ++lastID;
 
+// marked is a text with search matches marked. Ranges count UTF-16 code units, as JavaScript does.
+export function marked(text, ranges) {
+  const out = [];
+  let at = 0;
+  for (const [from, to] of ranges) {
+    out.push(text.slice(at, from), h('mark', {}, text.slice(from, to)));
+    at = to;
+  }
+  return [...out, text.slice(at)].filter((part) => part !== '');
+}
+
 // emptyState replaces a list that has no items.
 export function emptyState(title, text, ...more) {
   return h('div.none', {}, h('p', {}, h('b', {}, title)), text && h('p.soft', {}, text), more);
@@ -81,6 +92,36 @@ export function meter(part) {
 
 // itemOf is the list row that contains an element.
 export const itemOf = (el) => el.closest('.item');
+
+// currentRow is the row that has the focus.
+export const currentRow = () => document.activeElement?.closest?.('#main .item');
+
+// moveFocus moves the focus by a number of rows.
+export function moveFocus(by) {
+  const rows = all('#main .item');
+  if (!rows.length) return;
+  const at = rows.indexOf(currentRow());
+  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by));
+  const row = rows[next];
+  (find('a.name', row) ?? find('a, button, input', row))?.focus();
+  row.scrollIntoView({ block: 'nearest' });
+}
+
+// moveFocusVertically moves the focus to the nearest item of the next or the previous line of a grid.
+export function moveFocusVertically(by) {
+  const now = currentRow()?.getBoundingClientRect();
+  if (!now) return moveFocus(by);
+  let best = null, least = Infinity;
+  for (const row of all('#main .item')) {
+    const box = row.getBoundingClientRect(), lines = (box.top - now.top) * by;
+    if (lines < 1) continue;
+    const distance = lines * 10 + Math.abs(box.left + box.width / 2 - now.left - now.width / 2);
+    if (distance < least) [best, least] = [row, distance];
+  }
+  find('a.name', best ?? document.createElement('i'))?.focus();
+  best?.scrollIntoView({ block: 'nearest' });
+  return null;
+}
 
 // hasPointer is false on touch screens, where focusing a field opens the keyboard.
 export const hasPointer = () => matchMedia('(pointer: fine)').matches;
@@ -142,20 +183,6 @@ export function localDateTime(time) {
 
 export function hostOf(address) {
   try { return new URL(address).host.replace(/^www\./, ''); } catch { return address; }
-}
-
-// deviceName is the name of a browser, key or device as people know it.
-export const deviceName = (by) => /^Mozilla\//.test(by) ? browserName(by) : by;
-
-// The first that fits counts: Edge calls itself Chrome too, and Chrome calls itself Safari.
-const browsers = { Edge: /Edg\//, Firefox: /Firefox\//, Chrome: /Chrome\//, Safari: /Safari\// };
-const systems = { Android: /Android/, iOS: /iPhone|iPad/, Windows: /Windows/, macOS: /Mac OS/, Linux: /Linux/ };
-const firstThatFits = (patterns, text) => Object.keys(patterns).find((name) => patterns[name].test(text));
-
-function browserName(agent) {
-  const name = firstThatFits(browsers, agent) ?? (agent.slice(0, 40) || t('sessions.browser'));
-  const system = firstThatFits(systems, agent);
-  return system ? t('sessions.on', { name, system }) : name;
 }
 
 export const isAddress = (text) => /^https?:\/\/[^\s/]+\S*$/i.test(text.trim());

@@ -1,10 +1,11 @@
 // The editor of a record, with the draft that this browser keeps. It owns the one open editor and decides what happens
-// when the record was changed elsewhere meanwhile. It uses nothing of view. The router, the reader and the viewer call
-// openEditor.
+// when the record was changed elsewhere meanwhile. It uses nothing of view. The router calls openNew, and with the
+// reader and the viewer openEditor.
+import { removeRecords } from './deleting.js';
 import { addActions, ago, all, button, grow, h, hasPointer, icon, iconButton, t } from './dom.js';
 import { Form, openDialog } from './forms.js';
 import { apiPathOf, fieldOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
-import { fetchRecord, openShare, removeRecords, showSaved, updateRows, withBookmarks } from './list.js';
+import { fetchRecord, openShare, showSaved, updateRows, withBookmarks } from './list.js';
 import { api, create, draftKey, loadModule, localAddress, nowOrLater, showProblem, storage } from './session.js';
 
 const visibilityFields = [
@@ -126,6 +127,19 @@ const canBeTwo = (k) => k !== kinds.file && k !== kinds.collection;
 let editor = null;
 
 const closeEditor = (reason) => editor?.el.close(reason);
+
+// openNew opens the editor for a new record at an address. The parameters of the address can fill fields, as the
+// bookmarklet does; they are then taken from them.
+export async function openNew({ kind, params }, onclose) {
+  const values = {};
+  for (const name of ['url', 'title', 'description', kind.quick]) {
+    values[name] ??= params.get(name) ?? '';
+    params.delete(name);
+  }
+  if (values.url) return openEditor(kind, null, { values, draft: values.url, onclose });
+  const typed = values[kind.quick] ? { [kind.quick]: values[kind.quick] } : {};
+  return openEditor(kind, null, { values: typed, onclose });
+}
 
 // openEditor opens the editor for a record, or for a new one if r is null. values replaces empty fields of a new
 // record, draft names the draft that this browser keeps, and onclose is called with the reason and

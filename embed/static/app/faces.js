@@ -2,9 +2,9 @@
 // nothing that stays, and uses nothing of view. kind.js gives faceOf to its list.
 import { h, hostOf, t } from './dom.js';
 import { belowTitle, titleOf } from './kinds.js';
-import { face as collectionFace, hueOf, whose } from './tiles.js';
+import { takeAnswer } from './session.js';
+import { face as collectionFace, hueOf, sharedTiles, whose } from './tiles.js';
 
-export { sharedPart } from './tiles.js';
 
 const mostLines = 8;
 
@@ -75,4 +75,11 @@ export function faceOf(r) {
     };
   }
   return {};
+}
+
+// sharedPart is filled when what others share is read.
+export function sharedPart(v) {
+  const node = h('div.overview.shared-with');
+  sharedTiles(v, takeAnswer('shared')).then((part) => { if (part) node.replaceWith(part); });
+  return node;
 }

@@ -1,9 +1,7 @@
 // Forms and dialogs: the controls of fields, forms in pages and in dialogs, and the problems that they show. It owns
 // the open dialogs and gives the focus back when one closes. It uses nothing of view. Every module that asks the user
 // for something calls openForm, openDialog or settingsForm.
-import {
-  addActions, all, button, bytes, find, grow, h, icon, iconButton, newID, problemText, t,
-} from './dom.js';
+import { addActions, all, button, bytes, find, grow, h, icon, iconButton, newID, problemText, t } from './dom.js';
 import { api, copyLink, folders, loadModule, showProblem, tagColor, tagOptions } from './session.js';
 
 export { copyText } from './dom.js';

@@ -1,9 +1,7 @@
 // The home page: a box for anything, the collections of the user and those shared with them, what waits for review, and
 // what is new. It fills view.out and sets list, box, accepts and shown of view. The router calls the page.
 import { addBox } from './add.js';
-import {
-  add, all, bytes, emptyState, find, h, icon, iconButton, isAddress, number, picture, t, toast,
-} from './dom.js';
+import { add, all, bytes, emptyState, find, h, icon, iconButton, isAddress, number, picture, t, toast } from './dom.js';
 import { fileTypes, isPicture, kindOf, kinds, pageOf, thumbnailOf, titleOf } from './kinds.js';
 import { listOf, Source } from './list.js';
 import { go } from './router.js';

@@ -8,8 +8,9 @@ import {
 } from './dom.js';
 import { expiryField } from './expiry.js';
 import { copyText, openDialog, openForm } from './forms.js';
+import { heading, load, subheading } from './heading.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, me, showProblem, subheading } from './session.js';
+import { api, base, me, showProblem } from './session.js';
 
 const scopes = {
   all: t('keys.all'),

@@ -1,16 +1,13 @@
 // The pages of the kinds. It fills view.out and sets list, box, accepts, redraw, grid, cards and face of view; it reads
 // name, kind and params. The router calls the page.
 import { addBox, folderButton } from './add.js';
-import {
-  add, addActions, all, button, emptyState, find, h, icon, iconButton, lower, number, t,
-} from './dom.js';
+import { add, addActions, all, button, emptyState, find, h, icon, iconButton, lower, number, t } from './dom.js';
 import { faceOf, sharedPart } from './faces.js';
+import { heading } from './heading.js';
 import { countOf, fieldOf, fileTypes, kinds } from './kinds.js';
 import { listOf, Source, tileHeight, tileWidth } from './list.js';
-import { go, rerender, withBulk, withParam } from './router.js';
-import {
-  base, folderFields, folderOf, folders, heading, me, storage, tags, view,
-} from './session.js';
+import { go, rerender, withParam } from './router.js';
+import { base, folderFields, folderOf, folders, loadModule, me, showProblem, storage, tags, view } from './session.js';
 
 // ---- The pages of kinds ----
 
@@ -225,6 +222,8 @@ function showAs(grid) {
   rerender();
 }
 
+const withBulk = (use) => loadModule('bulk').then(use).catch(showProblem);
+
 // withFolder runs something with the module of bulk changes and the folder of the page as it is now.
 const withFolder = (run) => {
   const folder = folderOf(view.params);
@@ -240,6 +239,10 @@ addActions({
   'view-list': () => showAs(false),
   'view-grid': () => showAs(true),
 
+  'folder-share'() {
+    const folder = folderOf(view.params);
+    loadModule('collections').then((m) => m.shareFolder(folder)).catch(showProblem);
+  },
   'folder-new': () => withBulk((m) => m.newFolder()),
   'folder-rename': () => withFolder((m, folder) => m.renameFolder(folder)),
   'folder-delete': () => withFolder((m, folder) => m.deleteFolder(folder)),

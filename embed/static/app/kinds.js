@@ -158,6 +158,17 @@ export const thumbnailOf = (r, size = '') =>
 export const shareAddressOf = (r) => (r.kind === 'shortlink' ? r.url : (r.shareUrl ?? r.viewUrl ?? r.url));
 export const tagNames = (r) => (r.tags ?? []).map((tag) => tag.name ?? tag);
 
+// excerptOf is the part of a record where a search found its words; '' if the title already shows it.
+export function excerptOf(r, title) {
+  if (!(r.found?.highlight.ranges?.length > 0)) return '';
+  const { text, title: inTitle } = r.found.highlight;
+  return title.includes(text) || text === r.slug && inTitle?.length > 0 ? '' : text;
+}
+
+// shows reports whether a text of a row is an excerpt, or its beginning: long texts are cut off in the row.
+export const shows = (text, excerpt) =>
+  text === excerpt || text.length > 80 && excerpt.startsWith(text.replace(/…$/, '').trim());
+
 // isMedia reports whether the viewer can show a record.
 export const isMedia = (r) => isPicture(r) || r.kind === 'file' && /^video\/(mp4|webm|ogg|quicktime)/.test(r.mimeType);
 

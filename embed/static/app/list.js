@@ -1,16 +1,17 @@
-// Lists of records: their sources, their rows, and the selection. It owns the selected records, the shapes of pictures,
-// and what follows when a record is changed or deleted. Of view it uses list, signal, grid, cards, face, accepts
-// and redraw. Pages make a list with listOf; every module that changes a record calls change, updateRows or showSaved.
+// Lists of records: their sources and their rows. It owns the selected records, the shapes of pictures, and what
+// follows when a record is changed. Of view it uses list, signal, grid, cards, face, accepts and redraw. Pages make a
+// list with listOf; every module that changes a record calls change, updateRows or showSaved.
 import {
-  add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number,
-  painted, picture, shorten, t, tn, toast, when,
+  addActions, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, marked, painted,
+  picture, t, tn, toast, when,
 } from './dom.js';
 import {
-  apiPathOf, fromOwner, isMedia, kindOf, kinds, pageOf, placeOf, shareAddressOf, tagNames, thumbnailOf, titleOf, visits,
+  apiPathOf, excerptOf, fromOwner, isMedia, kindOf, kinds, pageOf, placeOf, shareAddressOf, shows, tagNames,
+  thumbnailOf, titleOf, visits,
 } from './kinds.js';
 import {
-  api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, Problem, refreshFolders,
-  refreshTags, restoreItems, setTrashed, showProblem, start, storage, tagColor, takeAnswer, view,
+  api, base, copyLink, countChange, countItems, loadModule, refreshFolders, refreshTags, showProblem,
+  storage, tagColor, takeAnswer, view,
 } from './session.js';
 
 // ---- Sources ----
@@ -146,28 +147,6 @@ document.addEventListener('load', (e) => {
   row.style.setProperty('--shape', shapes.get(row.dataset.id));
 }, true);
 
-// marked is a text with search matches marked. Ranges count UTF-16 code units, as JavaScript does.
-function marked(text, ranges) {
-  const out = [];
-  let at = 0;
-  for (const [from, to] of ranges) {
-    out.push(text.slice(at, from), h('mark', {}, text.slice(from, to)));
-    at = to;
-  }
-  return [...out, text.slice(at)].filter((part) => part !== '');
-}
-
-// excerptOf is the part of a record where a search found its words; '' if the title already shows it.
-function excerptOf(r, title) {
-  if (!(r.found?.highlight.ranges?.length > 0)) return '';
-  const { text, title: inTitle } = r.found.highlight;
-  return title.includes(text) || text === r.slug && inTitle?.length > 0 ? '' : text;
-}
-
-// shows reports whether a text of a row is an excerpt, or its beginning: long texts are cut off in the row.
-const shows = (text, excerpt) =>
-  text === excerpt || text.length > 80 && excerpt.startsWith(text.replace(/…$/, '').trim());
-
 // pickBox selects a row. Chromium stores the state of all fields after scrolling, but for those with autocomplete off:
 // 50 ms for 10 000.
 const pickBox = (r, title) => h('label.pick', {}, h('input', {
@@ -216,28 +195,8 @@ function recordRow(r) {
   return row;
 }
 
-// fillMenu fills the menu of a row when the user opens it.
-function fillMenu(menu) {
-  const r = itemOf(menu).record;
-  const item = (act, name, label) => button(act, label, {}, icon(name), label);
-  const at = r.kind === 'bookmark' ? r.url : localAddress(r.url);
-  const opened = { href: at, target: '_blank', rel: 'noopener noreferrer' };
-  const saved = { href: localAddress(r.url), download: r.originalName };
-  const pop = find('.pop', menu);
-  pop.replaceChildren(
-    h('a.button', opened, icon('open'), t('common.open')),
-    ...(r.kind === 'file' ? [h('a.button', saved, icon('download'), t('common.download'))] : []),
-    item('edit', 'edit', t('common.edit')),
-    item('share-item', 'share', t('list.share')),
-    item('copy', 'copy', t('common.copyLink')),
-    item('publish', r.isPublic ? 'lock' : 'check', r.isPublic ? t('list.private') : t('list.publish')),
-    item('delete', 'trash', t('common.delete')));
-
-  // It opens upwards if it would end below the window and there is room above.
-  pop.classList.remove('up');
-  const low = pop.getBoundingClientRect().bottom > innerHeight - 70;
-  pop.classList.toggle('up', low && menu.getBoundingClientRect().top > pop.offsetHeight);
-}
+// fillMenu fills the menu of a row, which few rows need.
+const fillMenu = (menu) => loadModule('menu').then((m) => m.fillMenu(menu)).catch(showProblem);
 
 document.addEventListener('toggle', (e) => {
   if (!e.target.matches?.('details.menu')) return;
@@ -248,10 +207,10 @@ document.addEventListener('toggle', (e) => {
 // If a picture cannot be loaded, the letters under it show.
 document.addEventListener('error', (e) => { if (e.target.matches?.('.pic img')) e.target.remove(); }, true);
 
-const rowsOf = (r) => all(`.item[data-id="${r.id}"]`);
+export const rowsOf = (r) => all(`.item[data-id="${r.id}"]`);
 
 // focusedAction is the action of the focused button in an element.
-const focusedAction = (el) => el.contains(document.activeElement) && document.activeElement.dataset.act;
+export const focusedAction = (el) => el.contains(document.activeElement) && document.activeElement.dataset.act;
 
 // keepMenu moves an open menu into the new row of its record.
 function keepMenu(menu, row) {
@@ -397,94 +356,31 @@ export function listOf(source, {
     showState();
   }
 
-  // keepShown keeps what is selected up to date, and drops what the list does not show any more.
-  function keepShown(shown) {
-    const now = new Map(shown.map((r) => [r.id, r]));
-    for (const id of selected.keys()) {
-      if (now.has(id)) selected.set(id, now.get(id));
-      else if (!unshown.has(id)) selected.delete(id);
-    }
-  }
-
-  // matchButton offers to select what the list has not shown yet, too.
-  function matchButton(shown) {
-    if (source.ended || selected.size < shown || unshown.size) return null;
-    const all = source.total <= mostSelected, n = Math.min(source.total, mostSelected);
-    return button('pick-matching', t(all ? 'list.allMatching' : 'list.firstMatching', { n }));
-  }
-
-  function showSelection() {
-    const rows = all('.item', ul), shown = rows.map((row) => row.record);
-    keepShown(shown);
-    const own = shown.filter((r) => !r.owner).length;
-    for (const row of rows) row.classList.toggle('picked', selected.has(row.record.id));
-    const n = selected.size;
-    document.body.classList.toggle('selecting', n > 0);
-    ul.classList.toggle('picking', n > 0);
-    bar.hidden = !n;
-    if (!n) return;
-
-    const act = focusedAction(bar);
-    const files = [...selected.values()].every((r) => r.kind === 'file');
-    bar.replaceChildren();
-    add(bar,
-      h('b', { 'aria-live': 'polite' }, number(n), h('span', {}, ' ', t('list.selected'))),
-      n < own && button('pick-all', t('list.all')),
-      matchButton(own),
-      files && button('bulk-folder', t('list.move'), {}, icon('folder'), t('list.move')),
-      button('bulk-tag', t('list.tag'), {}, icon('tag'), t('list.tag')),
-      button('bulk-together', t('list.together'), {}, icon('collection'), t('list.together')),
-      button('bulk-share', t('list.sharing'), {}, icon('share'), t('list.sharing')),
-      button('bulk-delete', t('common.delete'), { class: 'danger' }, icon('trash'), t('common.delete')),
-      iconButton('pick-none', 'close', t('list.clear')));
-    if (act) find(`[data-act="${act}"]`, bar)?.focus();
-  }
-
   const near = new IntersectionObserver((entries) => {
     if (entries.some((entry) => entry.isIntersecting) && !more.hidden) load(view?.signal);
   }, { rootMargin: '400px' });
   const node = h('section', { 'aria-label': t('list.list') }, ul, state, more, bar);
-  return { source, ul, node, load, count, prepend, showSelection, ended: () => source.ended };
+  const list = { source, ul, node, bar, load, count, prepend, showSelection, ended: () => source.ended };
+  function showSelection() {
+    if (selected.size || !bar.hidden) withSelection((m) => m.showSelection(list));
+  }
+  return list;
 }
 
 // ---- The selection ----
 
 // selected has the selected records by id. unshown are the ids of those that were selected because they match, which
-// need no row. mostSelected is what one request can restore from the trash.
-const selected = new Map(), unshown = new Set();
-const mostSelected = 10_000;
-let lastPicked = null;
-
+// need no row. selection.js fills them.
+export const selected = new Map(), unshown = new Set();
 export const selection = () => [...selected.values()];
-export const selectsUnshown = () => unshown.size > 0;
 export function clearSelection() {
   selected.clear();
   unshown.clear();
   document.body.classList.remove('selecting');
 }
 
-// selectMatching selects everything that the list of the page would show, which it reads.
-export async function selectMatching({ list, signal }) {
-  const source = list.source.again();
-  const found = [];
-  while (!source.ended && found.length < mostSelected) found.push(...await source.next(mostAtOnce, signal));
-  if (signal.aborted || !selected.size) return;
-  for (const r of found.filter((x) => !x.owner).slice(0, mostSelected)) {
-    selected.set(r.id, r);
-    unshown.add(r.id);
-  }
-  for (const box of all('.pick input', list.ul)) box.checked = selected.has(itemOf(box).record.id);
-  list.showSelection();
-}
-
-// deselectAll clears the selection and shows it. It reports whether there was one.
-export function deselectAll() {
-  const any = selected.size > 0;
-  clearSelection();
-  for (const box of all('.pick input')) box.checked = false;
-  view.list?.showSelection();
-  return any;
-}
+// withSelection uses the module of the selection, which is loaded for the first one.
+export const withSelection = (use) => loadModule('selection').then(use).catch(showProblem);
 
 addActions({
   more: () => view.list.load(view.signal),
@@ -495,70 +391,16 @@ addActions({
     el.replaceWith(menu);
     summary.focus();
   },
-  pick(el, e) {
-    const row = itemOf(el);
-    const rows = all('.item', view.list.ul);
-    let picked = [row];
-    if (e.shiftKey && lastPicked?.isConnected) {
-      const [from, to] = [rows.indexOf(lastPicked), rows.indexOf(row)].sort((a, b) => a - b);
-      picked = rows.slice(from, to + 1);
-    }
-    for (const one of picked) {
-      find('.pick input', one).checked = el.checked;
-      if (el.checked) selected.set(one.record.id, one.record);
-      else selected.delete(one.record.id);
-      if (!el.checked) unshown.delete(one.record.id);
-    }
-    lastPicked = row;
-    view.list.showSelection();
-  },
-  'pick-all'() {
-    for (const row of all('.item', view.list.ul)) {
-      if (row.record.owner) continue;
-      selected.set(row.record.id, row.record);
-      find('.pick input', row).checked = true;
-    }
-    view.list.showSelection();
-  },
-  'pick-none': deselectAll,
+  pick: (el, e) => withSelection((m) => m.pick(el, e.shiftKey)),
 });
-
-// ---- The focus ----
-
-// currentRow is the row that has the focus.
-export const currentRow = () => document.activeElement?.closest?.('#main .item');
-
-// moveFocus moves the focus by a number of rows.
-export function moveFocus(by) {
-  const rows = all('#main .item');
-  if (!rows.length) return;
-  const at = rows.indexOf(currentRow());
-  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by));
-  const row = rows[next];
-  (find('a.name', row) ?? find('a, button, input', row))?.focus();
-  row.scrollIntoView({ block: 'nearest' });
-}
-
-// moveFocusVertically moves the focus to the nearest item of the next or the previous line of a grid.
-export function moveFocusVertically(by) {
-  const now = currentRow()?.getBoundingClientRect();
-  if (!now) return moveFocus(by);
-  let best = null, least = Infinity;
-  for (const row of all('#main .item')) {
-    const box = row.getBoundingClientRect(), lines = (box.top - now.top) * by;
-    if (lines < 1) continue;
-    const distance = lines * 10 + Math.abs(box.left + box.width / 2 - now.left - now.width / 2);
-    if (distance < least) [best, least] = [row, distance];
-  }
-  find('a.name', best ?? document.createElement('i'))?.focus();
-  best?.scrollIntoView({ block: 'nearest' });
-  return null;
-}
 
 // ---- Changing records ----
 
+// mostAtOnce is how many records one request can change or list.
+export const mostAtOnce = 500;
+
 // anyTag stands for the tag of a record that a list has shown: lists do not have the tags.
-const anyTag = '*';
+export const anyTag = '*';
 
 // change changes a record as the user has seen it, and returns what it is then. If the same was changed elsewhere, the
 // problem has the present record; other changes stay.
@@ -583,113 +425,6 @@ export async function saveRecord(r, body) {
     showProblem(e);
     return false;
   }
-}
-
-// hide removes the rows of records from the page. It returns a function that shows them again.
-function hide(records) {
-  const removed = [];
-  for (const r of records) {
-    for (const row of rowsOf(r)) {
-      const mark = document.createComment('');
-      row.replaceWith(mark);
-      removed.push([row, mark]);
-    }
-    selected.delete(r.id);
-    countItems(r.kind, -1);
-  }
-  const list = view?.list, listed = removed.length ? records : [];
-  list?.showSelection();
-  list?.count(listed, -1);
-  return (back) => {
-    const ids = new Set(back.map((r) => r.id));
-    for (const [row, mark] of removed) {
-      if (mark.isConnected && ids.has(row.record.id)) mark.replaceWith(row);
-    }
-    list?.count(listed.filter((r) => ids.has(r.id)), 1);
-  };
-}
-
-// remove moves a record to the trash as the user has seen it. What the server found out about it meanwhile does not
-// matter.
-async function remove(r) {
-  const send = (etag) => api('DELETE', apiPathOf(r), undefined, { etag, keepalive: true });
-  try {
-    return await send(r.etag ?? anyTag);
-  } catch (e) {
-    if (e.record?.updatedAt !== r.updatedAt) throw e;
-    return await send(e.record.etag);
-  }
-}
-
-// trash moves records to the trash and returns the problems, by record.
-export async function trash(records) {
-  if (records.length > 1) return changeAll(records, { action: 'trash' }, { keepalive: true });
-  try {
-    await remove(records[0]);
-    return new Map();
-  } catch (e) { return new Map([[records[0], e]]); }
-}
-
-const mostAtOnce = 500;
-
-// changeAll changes many records in one way (see POST /bulk) and returns the problems, by record. The user is asked
-// before the page is left.
-export async function changeAll(records, way, options) {
-  const problems = new Map(), stay = (e) => e.preventDefault();
-  if (records.length > mostAtOnce) addEventListener('beforeunload', stay);
-  for (let at = 0; at < records.length; at += mostAtOnce) {
-    const part = records.slice(at, at + mostAtOnce);
-    try {
-      const { data } = await api('POST', 'bulk', { ids: part.map((r) => r.id), ...way }, options);
-      data.forEach((one, i) => {
-        const status = one.code === 'not_found' ? 404 : 409;
-        if (!one.ok) problems.set(part[i], new Problem(one.error, status, null, one.code));
-      });
-    } catch (e) { for (const r of part) problems.set(r, e); }
-  }
-  removeEventListener('beforeunload', stay);
-  return problems;
-}
-
-const deletedText = (records) => records.length === 1
-  ? t('list.deletedOne', { title: shorten(titleOf(records[0])) })
-  : t('list.deleted', { n: records.length });
-
-// removeRecords moves records to the trash. The message offers to restore them. Without a trash, the server deletes
-// them when the message is gone.
-export function removeRecords(records) {
-  if (!records.length) return;
-  countChange();
-  const show = hide(records);
-  const unhide = (back) => {
-    for (const r of back) countItems(r.kind, 1);
-    show(back);
-  };
-  const text = deletedText(records);
-  const tags = records.map((r) => r.etag ?? anyTag);
-  if (!start.trashDays) return deleteLater(text, records.map(apiPathOf), () => unhide(records), tags);
-
-  const failed = [];
-  const deleted = trash(records).then((problems) => {
-    setTrashed(records.length - problems.size, true);
-    for (const [r, problem] of problems) if (problem.status !== 404) failed.push(r);
-    if (failed.length) {
-      unhide(failed);
-      showProblem(problems.get(failed[0]));
-    }
-    for (const r of failed) if (problems.get(r).record) updateRows(problems.get(r).record);
-    refreshTags();
-  });
-  const restore = async () => {
-    await deleted;
-    try {
-      const back = await restoreItems(records.filter((r) => !failed.includes(r)));
-      for (const r of records) delete r.etag; // it has another one now
-      show(records.filter((r) => back.some((b) => b.id === r.id)));
-      for (const b of back) if (b.formerSlug) updateRows(await fetchRecord(b));
-    } catch (e) { showProblem(e); }
-  };
-  return toast(text, { action: t('common.undo'), run: restore });
 }
 
 // ---- What follows a change ----

@@ -1,8 +1,9 @@
 // The import and export page. It owns the list of imports and follows those that run while the page is shown. It fills
 // view.out and stops with view.signal. The router calls the page.
 import { add, addActions, button, h, meter, newID, problemText, remarkText, t, toast, when } from './dom.js';
+import { downloadLink, heading, load } from './heading.js';
 import { countOf, kinds } from './kinds.js';
-import { api, downloadLink, heading, load, Problem, showProblem } from './session.js';
+import { api, Problem, showProblem } from './session.js';
 
 const formats = {
   '': t('import.detect'),

@@ -1,6 +1,5 @@
 // The field for searching, which every page has. Of view it uses name and params. app.js imports the module.
-import { all, find } from './dom.js';
-import { moveFocus } from './list.js';
+import { all, find, moveFocus } from './dom.js';
 import { go } from './router.js';
 import { base, view } from './session.js';
 

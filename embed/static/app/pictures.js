@@ -1,6 +1,6 @@
 // Pictures in the text of a note or a recipe: they are uploaded as parts of it, and each takes the place of the line
 // that stands for it until then. It uses nothing of view. The text areas of forms call insertFiles.
-import { renamed } from './add.js';
+import { renamed } from './drops.js';
 import { shorten, t, toast } from './dom.js';
 import { replaceLine } from './forms.js';
 import { sendFiles } from './uploads.js';

@@ -1,10 +1,11 @@
 // The reader shows one item as visitors see it, and what only its owner sees. The editor is one key away. It owns its
 // dialog, and uses nothing of view. The router calls openReader.
+import { removeRecords } from './deleting.js';
 import { add, ago, all, exactly, find, h, icon, iconButton, t } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
 import { canEdit, fromOwner, kindOf, placeOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
-import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { copyItemLink, fetchRecord, openShare, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { cook, enhance } from './page.js';
 import { base, loadModule, localAddress, Problem, problemOf, showProblem, storage } from './session.js';

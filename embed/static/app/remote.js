@@ -1,7 +1,8 @@
 // The page of remote uploads: files that the server fetches from other addresses. It owns the list of fetches and asks
 // for their progress while the page is shown. It fills view.out and stops with view.signal. The router calls the page.
 import { add, addActions, button, bytes, emptyState, find, h, meter, newID, problemText, t, tn, when } from './dom.js';
-import { api, base, heading, load, Problem, showProblem } from './session.js';
+import { heading, load } from './heading.js';
+import { api, base, Problem, showProblem } from './session.js';
 
 const badges = {
   waiting: 'span.badge',

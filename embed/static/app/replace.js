@@ -1,6 +1,7 @@
 // Other bytes for a file under its link, and the earlier ones. It owns its dialog and sends the bytes. It uses nothing
 // of view. The editor calls openReplace.
-import { add, bytes, deviceName, h, t, tn, toast, when } from './dom.js';
+import { deviceName } from './devices.js';
+import { add, bytes, h, t, tn, toast, when } from './dom.js';
 import { openDialog } from './forms.js';
 import { apiPathOf, isForBrowser } from './kinds.js';
 import { fetchRecord, updateRows } from './list.js';

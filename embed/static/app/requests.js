@@ -6,8 +6,9 @@ import {
 } from './dom.js';
 import { expiryField } from './expiry.js';
 import { openDialog, openForm } from './forms.js';
+import { heading, load } from './heading.js';
 import { rerender } from './router.js';
-import { addPending, api, base, heading, load, localAddress, Problem, setPending, showProblem } from './session.js';
+import { addPending, api, base, localAddress, Problem, setPending, showProblem } from './session.js';
 
 const path = (r) => `upload-requests/${r.id}`;
 const itemPath = (i) => `upload-requests/${i.uploadRequestId}/queue/${i.itemId}`;

@@ -3,12 +3,10 @@
 // shown, list, box and aborter. Pages register with addPages; everything that leads elsewhere calls go or rerender.
 import { addActions, all, button, emptyState, find, h, itemOf, t, toast } from './dom.js';
 import { canEdit, editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf } from './kinds.js';
+import { clearSelection, copyItemLink, openShare, saveRecord } from './list.js';
 import {
-  clearSelection, copyItemLink, openShare, removeRecords, saveRecord, selection, selectsUnshown,
-} from './list.js';
-import {
-  api, base, changes, copyLink, countChange, draftKey, folderOf, loadModule, markCurrent, Problem, setView,
-  showProblem, storage, takeAnswer, view,
+  api, base, changes, copyLink, countChange, draftKey, loadModule, markCurrent, Problem, setView, showProblem, storage,
+  takeAnswer, view,
 } from './session.js';
 
 // ---- Addresses ----
@@ -192,23 +190,6 @@ function addressOfView() {
   return `${base}/${path}${withParam(view.params, '', '')}`;
 }
 
-async function openNew(to, signal) {
-  const { openEditor } = await loadModule('editor');
-  signal.throwIfAborted();
-  // The address can fill fields, as the bookmarklet does.
-  const values = {};
-  for (const name of ['url', 'title', 'description', to.kind.quick]) {
-    values[name] ??= to.params.get(name) ?? '';
-    to.params.delete(name);
-  }
-  if (values.url) {
-    return openEditor(to.kind, null, { values, draft: values.url, onclose: (reason) => closeItem(to, reason) });
-  }
-
-  const typed = values[to.kind.quick] ? { [to.kind.quick]: values[to.kind.quick] } : {};
-  return openEditor(to.kind, null, { values: typed, onclose: (reason) => closeItem(to, reason) });
-}
-
 // readItem reads the record of an address. Without the server, a record of the list does for reading.
 async function readItem(to, signal) {
   try {
@@ -233,12 +214,14 @@ async function openItem(to) {
   const { signal } = opening;
   const answer = takeAnswer(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
   try {
+    const onclose = (reason) => closeItem(to, reason);
     if (to.id === 'new') {
-      await openNew(to, signal);
+      const editor = await loadModule('editor');
+      signal.throwIfAborted();
+      await editor.openNew(to, onclose);
       return;
     }
     const r = answer?.data ?? await readItem(to, signal);
-    const onclose = (reason) => closeItem(to, reason);
     const onmove = (next) => history.replaceState(history.state, '', pageOf(next));
 
     // What the user has not saved yet comes first.
@@ -309,28 +292,22 @@ document.addEventListener('click', (e) => {
   go(a.href);
 });
 
-const withCollections = (use) => loadModule('collections').then(use).catch(showProblem);
-export const withBulk = (use) => loadModule('bulk').then(use).catch(showProblem);
-
 addActions({ again: () => rerender() });
 
 // ---- Actions of records ----
+
+// withDeleting uses the module that deletes.
+export const withDeleting = (use) => loadModule('deleting').then(use).catch(showProblem);
 
 // removeRow deletes the record of a row and moves the focus to a neighbouring row.
 export function removeRow(row) {
   const rows = all('#main .item'), at = rows.indexOf(row);
   const neighbour = rows[at + 1] ?? rows[at - 1];
-  removeRecords([row.record]);
+  withDeleting((m) => m.removeRecords([row.record]));
   find('a.name', neighbour ?? find('#main'))?.focus();
 }
 
 const recordOf = (el) => itemOf(el).record;
-
-// together runs something with the module of bulk changes and the selection as it is now.
-const together = (run) => {
-  const records = selection();
-  return withBulk((m) => run(m, records));
-};
 
 addActions({
   star(el) {
@@ -348,12 +325,4 @@ addActions({
     else toast(t('list.nowPublic'), { action: t('common.copyLink'), run: () => copyLink(shareAddressOf(r)) });
   },
   delete: (el) => removeRow(itemOf(el)),
-
-  'pick-matching': () => withBulk((m) => m.selectAllOf(view)),
-  'bulk-delete': () => (selectsUnshown() ? together((m, all) => m.deleteEach(all)) : removeRecords(selection())),
-  'bulk-tag': () => together((m, records) => m.tagEach(records)),
-  'bulk-folder': () => together((m, records) => m.moveEach(records)),
-  'bulk-share': () => together((m, records) => m.shareEach(records)),
-  'bulk-together': () => withCollections((m) => m.shareTogether(selection())),
-  'folder-share': () => withCollections((m) => m.shareFolder(folderOf(view.params))),
 });

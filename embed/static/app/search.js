@@ -1,10 +1,11 @@
 // The page of search results. It owns what reads them. It fills view.out, reads view.params and sets view.list. The
 // router calls the page; the field above all pages is in pages.js.
 import { add, emptyState, find, h, t } from './dom.js';
+import { heading } from './heading.js';
 import { kinds } from './kinds.js';
 import { listOf } from './list.js';
 import { withParam } from './router.js';
-import { api, base, heading, takeAnswer } from './session.js';
+import { api, base, takeAnswer } from './session.js';
 
 // A Search reads search results page by page. The found field of each record says where the words were found.
 class Search {

@@ -5,9 +5,10 @@ import { sessionList } from './account.js';
 import { activity } from './activity.js';
 import { add, addActions, button, find, h, icon, iconButton, itemOf, shorten, t, tn, toast, when } from './dom.js';
 import { copyText, openDialog, openForm, settingsForm } from './forms.js';
+import { heading, load, subheading } from './heading.js';
 import { deviceList, keyList } from './keys.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, me, Problem, showProblem, start, subheading } from './session.js';
+import { api, base, me, Problem, showProblem, start } from './session.js';
 
 // ---- Passkeys in JSON, with bytes as base64url ----
 

@@ -1,6 +1,5 @@
 // The state of the app: the user, the answers that came with the page, requests to the API, tags and folders, and the
-// current page. It owns view (see the end of this file) and uses its name and kind for the heading. Every module that
-// talks to the server calls it.
+// current page. It owns view (see the end of this file). Every module that talks to the server calls it.
 import { ago, all, copyText, fill, find, h, known, t, toast } from './dom.js';
 
 // ---- The user ----
@@ -111,19 +110,6 @@ export async function api(method, path, body, { id = null, etag = null, ...optio
   return data;
 }
 
-// downloadLink is a link to a file that needs a recent sign-in.
-export function downloadLink(path, text) {
-  const link = h('a.button', { href: `${base}/api/v1/${path}`, download: '' }, text);
-  link.onclick = async (e) => {
-    e.preventDefault();
-    try {
-      const { recent } = (await api('GET', 'me/security')).data;
-      if (recent || await (await loadModule('security')).confirm()) location.href = link.href;
-    } catch (problem) { showProblem(problem); }
-  };
-  return link;
-}
-
 // create makes a record and returns the answer. If the server cannot be reached, this device may keep the record until
 // it can; then the result is null.
 export function create(path, body) {
@@ -143,25 +129,21 @@ export async function nowOrLater(send, request) {
   }
 }
 
-// load returns an answer that came with the page, or asks for it. It returns null if the user may not read it.
-export async function load(name, path, signal) {
-  const answer = takeAnswer(name);
-  if (answer) return answer;
-  try {
-    return await api('GET', path, undefined, { signal });
-  } catch (e) {
-    if (e.name === 'AbortError') throw e;
-    if (e.status !== 404 && e.status !== 403) showProblem(e);
-    return null;
-  }
-}
-
 // loadModule loads a script that only some pages need, after its texts.
 export async function loadModule(name) {
   try {
     if (start.texts[name]) await import(start.texts[name]);
     return await import(start.modules[name]);
   } catch { throw problemOf(0); }
+}
+
+// sendFiles uploads files. fields are what the new items begin with.
+export async function sendFiles(files, fields) {
+  try {
+    (await loadModule('uploads')).sendFiles(files, fields);
+  } catch (e) {
+    toast(e.message, { bad: true, action: t('common.again'), run: () => sendFiles(files, fields) });
+  }
 }
 
 // copyLink puts a link on the clipboard, or shows it to be copied. text and more are what it tells (see toast).
@@ -261,45 +243,6 @@ export function setTrashed(n, more = false) {
 }
 setTrashed(start.trashed ?? 0);
 
-// restoreItems restores records from the trash. It returns what the server says of each: its id, slug and former slug.
-export async function restoreItems(records) {
-  const { data } = await api('POST', 'trash/restore', { ids: records.map((r) => r.id) });
-  setTrashed(-data.length, true);
-  countChange();
-  for (const r of data) countItems(r.kind, 1);
-  const moved = data.filter((r) => r.formerSlug);
-  if (moved.length) toast(t('list.newSlug', { n: moved.length, slug: moved[0].slug }));
-  refreshTags();
-  return data;
-}
-
-// ---- Deleting ----
-
-const waiting = new Set(); // the messages
-
-// deleteLater shows a message and deletes the paths of the API when it disappears, records only if they still have the
-// tags. If the user presses Undo or the server refuses, it calls undo.
-export function deleteLater(text, paths, undo, tags = []) {
-  const message = toast(text, {
-    action: t('common.undo'),
-    done: async (pressed) => {
-      waiting.delete(message);
-      if (pressed) return undo();
-      const remove = (path, i) => api('DELETE', path, undefined, { etag: tags[i], keepalive: true });
-      const results = await Promise.allSettled(paths.map(remove));
-      const failure = results.find((r) => r.status === 'rejected' && r.reason.status !== 404);
-      if (failure) { undo(); showProblem(failure.reason); }
-      refreshTags();
-    },
-  });
-  waiting.add(message);
-}
-
-// A page that nobody sees any more deletes immediately: the phone may be locked, and the page never run again.
-const endWaiting = () => { for (const message of waiting) message.end(); };
-addEventListener('pagehide', endWaiting);
-document.addEventListener('visibilitychange', () => { if (document.hidden) endWaiting(); });
-
 // ---- The current page ----
 
 // view is the current page. The router sets name, kind, key, params, signal, aborter and out, which the page fills. A
@@ -314,25 +257,6 @@ export const setView = (v) => { view = v; };
 // changes counts changes to records and labels. A cached page is shown only if the count is the same.
 export let changes = 0;
 export const countChange = () => { changes++; };
-
-// topics are the handbook pages that explain pages of the app.
-const topics = {
-  search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks',
-  import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', security: 'second-steps',
-  admin: 'configuration', trash: 'deleted',
-};
-
-// heading begins a page: its title, a count, a link to the handbook, and what can be done on the page.
-export function heading(title, count, ...tools) {
-  const topic = topics[view.kind?.name ?? view.name];
-  return h('div.head', {}, h('h1', {}, title), count,
-    topic && h('a.button.quiet', { href: `${base}/help/${topic}` }, t('common.help')),
-    h('div.row', {}, tools));
-}
-
-// subheading begins a part of a page.
-export const subheading = (title, count, ...tools) =>
-  h('div.head', {}, h('h2', {}, title), count, h('div.row', {}, tools));
 
 // markCurrent marks the navigation links that isCurrent accepts.
 export function markCurrent(isCurrent) {

@@ -1,12 +1,12 @@
 // The share dialog: who can open an item, its link, the conditions, and who opened it. Every choice is saved at once.
 // It owns the conditions and their form, and uses nothing of view. list.js calls share for a record; the box for new
-// items (add.js) calls optionsOf and shows the same conditions.
+// items (add.js) calls boxOptions and shows the same conditions.
 import { add, ago, all, day, exactly, find, h, icon, number, t, tn, toast, when } from './dom.js';
 import { endOf, expiryField } from './expiry.js';
 import { copyText, Form, openDialog } from './forms.js';
 import { apiPathOf, kindOf, kinds, shareAddressOf, titleOf, visits } from './kinds.js';
 import { change as changeRecord, updateRows } from './list.js';
-import { api, base, copyLink, loadModule, Problem, showProblem } from './session.js';
+import { api, base, copyLink, loadModule, showProblem } from './session.js';
 
 // The conditions: the name of each, whether it is set, what it says, the exact value where that is a rounded one, the
 // fields of its form, and what the form changes.
@@ -185,16 +185,42 @@ export function termsOf(item, change) {
   return { node, draw, settle };
 }
 
-// optionsOf are the choices for items that do not exist yet: the conditions, the folder of files, and tags. settle is
-// that of the conditions.
-export function optionsOf(item, change) {
+// boxOptions puts the choices for items that do not exist yet into a panel: the conditions, the folder of files, and
+// tags. opener is the button that opens and closes the panel, and visibility the choice of who can see items. chosen is
+// what is set; isSettled takes over what the user has typed but not applied, and if it cannot, the panel says why.
+export function boxOptions(panel, opener, visibility) {
+  let chosen = {};
+  const itemNow = () => ({ kind: 'file', isPublic: !!visibility.value, ...chosen, hasPassword: !!chosen.password });
+  async function choose({ isPublic, ...more }) {
+    if (isPublic) visibility.value = '1';
+    chosen = Object.fromEntries(Object.entries({ ...chosen, ...more }).filter(([, v]) => v && v.length !== 0));
+    const n = Object.keys(chosen).filter((name) => !/Action$/.test(name)).length;
+    opener.textContent = n ? t('add.optionsSet', { n }) : t('add.options');
+  }
+  function show(on) {
+    panel.hidden = !on;
+    opener.setAttribute('aria-expanded', String(on));
+  }
+
   const form = new Form([
     { name: 'folderName', label: t('list.folder'), type: 'folder', half: true },
     { name: 'tags', label: t('tags.title'), type: 'tags', half: true },
   ], {});
-  for (const event of ['input', 'change']) form.node.addEventListener(event, () => change(form.draft));
-  const terms = termsOf(item, change);
-  return { nodes: [form.node, terms.node], settle: terms.settle };
+  for (const event of ['input', 'change']) form.node.addEventListener(event, () => choose(form.draft));
+  const terms = termsOf(itemNow, choose);
+  add(panel, form.node, terms.node);
+
+  function toggle() {
+    show(panel.hidden);
+    if (!panel.hidden) find('button', panel).focus();
+  }
+  async function isSettled() {
+    if (await terms.settle()) return true;
+    show(true);
+    find('[aria-invalid]', panel)?.focus();
+    return false;
+  }
+  return { toggle, isSettled, chosen: () => chosen };
 }
 
 // share opens the dialog for a record.

@@ -1,12 +1,29 @@
 // The page of tags: their colours, and adding, renaming, merging and deleting them. It owns the rows of tags;
-// session.js owns the tags. It fills view.out. The router calls the page.
+// session.js owns the tags. It fills view.out, and uses name and redraw of view. The router calls the page, and app.js
+// addLabels.
+import { deleteLater } from './deleting.js';
 import { add, addActions, all, button, emptyState, find, h, iconButton, itemOf, t, toast } from './dom.js';
 import { openForm } from './forms.js';
+import { heading } from './heading.js';
 import { countOf, kinds } from './kinds.js';
+import { redrawAll } from './list.js';
 import { rerender } from './router.js';
-import {
-  api, base, countChange, deleteLater, heading, hideTag, loadLabels, refreshTags, showProblem, tags,
-} from './session.js';
+import { api, base, countChange, hideTag, loadLabels, refreshTags, showProblem, tags, view } from './session.js';
+
+// addLabels reads the tags and folders that did not come with the page, and shows them.
+export async function addLabels() {
+  try {
+    await loadLabels();
+    // Cached pages lack the labels.
+    countChange();
+    redrawAll();
+    view?.redraw?.();
+  } catch (e) {
+    // The page of tags shows its own error.
+    if (view?.name === 'tags' || e.status === 401) return;
+    toast(t('app.nolabels', { why: e.message }), { bad: true, action: t('common.again'), run: addLabels });
+  }
+}
 
 const tagOf = (el) => itemOf(el).tag;
 

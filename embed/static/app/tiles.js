@@ -2,7 +2,7 @@
 // and uses nothing of view. The home page, the page of collections and faces.js call them.
 import { h, icon, picture, t } from './dom.js';
 import { kinds, personName } from './kinds.js';
-import { api, base, localAddress, takeAnswer } from './session.js';
+import { api, base, localAddress } from './session.js';
 
 const initialsOf = (person) =>
   personName(person).split(/\s+/).slice(0, 2).map((word) => [...word][0]).join('').toUpperCase();
@@ -70,11 +70,4 @@ export async function sharedTiles(v, answer, more = null) {
   const title = t('tiles.shared');
   const head = h('div.head', {}, h('h2', {}, title), more);
   return h('section.overview', { 'aria-label': title }, head, shelf(shared.data));
-}
-
-// sharedPart is filled when what others share is read.
-export function sharedPart(v) {
-  const node = h('div.overview.shared-with');
-  sharedTiles(v, takeAnswer('shared')).then((part) => { if (part) node.replaceWith(part); });
-  return node;
 }

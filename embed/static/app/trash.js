@@ -1,13 +1,16 @@
 // The trash: what was deleted, to restore it or to delete it permanently. It owns the rows of the trash; session.js
 // owns the number of items in it. It fills view.out, reads view.params and view.name, and stops with view.signal. The
 // router calls the page.
+import { restoreItems } from './deleting.js';
+import { deviceName } from './devices.js';
 import {
-  add, addActions, all, button, bytes, day, deviceName, emptyState, find, h, icon, itemOf, shorten, t, tn, toast, when,
+  add, addActions, all, button, bytes, day, emptyState, find, h, icon, itemOf, shorten, t, tn, toast, when,
 } from './dom.js';
 import { openForm } from './forms.js';
+import { heading, load } from './heading.js';
 import { kinds } from './kinds.js';
 import { go, rerender, withParam } from './router.js';
-import { api, base, heading, load, restoreItems, setTrashed, showProblem, start, view } from './session.js';
+import { api, base, setTrashed, showProblem, start, view } from './session.js';
 
 const titleOf = (item) => item.title || t('kind.untitled', { kind: kinds[item.kind].one });
 

@@ -1,6 +1,6 @@
 // Uploads: a queue that sends a few files at once, and the tray that shows how far it is. It is loaded when the first
 // file is added. It owns the queue and the tray; tus.js sends large files in parts. Of view it uses list, accepts and
-// redraw. add.js calls sendFiles, filesIn and chooseFolder.
+// redraw. session.js calls sendFiles, and drops.js filesIn and chooseFolder.
 import { addActions, button, bytes, find, h, icon, iconButton, itemOf, seconds, shorten, t } from './dom.js';
 import { isForBrowser, tagNames } from './kinds.js';
 import { copyItemLink, openShare } from './list.js';

@@ -1,7 +1,8 @@
 // Earlier texts of a note, snippet or recipe, with what differs from the current text. It owns its dialog and uses
 // nothing of view. The reader calls openVersions.
+import { deviceName } from './devices.js';
 import { differing } from './difference.js';
-import { add, bytes, deviceName, emptyState, h, t, tn, toast, when } from './dom.js';
+import { add, bytes, emptyState, h, t, tn, toast, when } from './dom.js';
 import { openDialog } from './forms.js';
 import { apiPathOf, kindOf } from './kinds.js';
 import { fetchRecord, updateRows } from './list.js';

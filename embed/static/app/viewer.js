@@ -1,13 +1,14 @@
 // The viewer shows the pictures and films of the current list, one at a time and as large as the screen. It owns its
 // dialog, the stage and the slides. Of view it uses list and signal, to know what comes next and to load more. The
 // router calls openViewer.
+import { removeRecords } from './deleting.js';
 import { add, all, bytes, day, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
 import {
   canEdit, fromOwner, isForBrowser, isMedia, isPicture, kinds, tagNames, thumbnailOf, titleOf,
 } from './kinds.js';
-import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { copyItemLink, fetchRecord, openShare, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { loadModule, localAddress, showProblem, storage, view } from './session.js';
 

@@ -1,13 +1,15 @@
 // The page of webhooks: addresses that are told what happens, and what was sent to each. It owns the rows of webhooks,
 // their form and the log of deliveries. It fills view.out and stops with view.signal. The router calls the page.
+import { deleteLater } from './deleting.js';
 import {
   add, addActions, all, button, capitalize, emptyState, find, h, hostOf, icon, iconButton, itemOf, number, shorten, t,
   tn, toast, when,
 } from './dom.js';
 import { openDialog, openForm } from './forms.js';
+import { heading, load } from './heading.js';
 import { kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, base, deleteLater, heading, load, me, showProblem } from './session.js';
+import { api, base, me, showProblem } from './session.js';
 
 const path = 'integrations/webhooks';
 
