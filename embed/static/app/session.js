@@ -129,11 +129,16 @@ export async function nowOrLater(send, request) {
   }
 }
 
-// loadModule loads a script that only some pages need, after its texts.
+// loadModule loads a script that only some pages need. It runs after its texts, and is fetched at the same time.
 export async function loadModule(name) {
+  const texts = start.texts[name], script = start.modules[name];
   try {
-    if (start.texts[name]) await import(start.texts[name]);
-    return await import(start.modules[name]);
+    if (texts) {
+      document.head.append(h('link', { rel: 'modulepreload', href: script }));
+      await import(texts);
+      delete start.texts[name];
+    }
+    return await import(script);
   } catch { throw problemOf(0); }
 }
 
