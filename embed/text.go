@@ -326,7 +326,7 @@ func pageScripts() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "extension" })
 }
 
-// ModuleTexts are the served names of the scripts with the texts of modules of the app, by module. The app loads such a
+// ModuleTexts are the served names of the scripts with the texts of modules of the app, by module. The app runs such a
 // script before the module. The other modules need only the texts that come with the page.
 func (l Lang) ModuleTexts() map[string]string {
 	all := make(map[string]string)

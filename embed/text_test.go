@@ -153,7 +153,8 @@ func TestTextsAreThere(t *testing.T) {
 // those that scripts load.
 func loadedModules(sources map[string]string) []string {
 	loads := regexp.MustCompile(`\b(?:loadModule|page)\('([a-z-]+)'\)`)
-	loaded, imported := map[string]bool{}, map[string]bool{}
+	imported := map[string]bool{}
+	loaded := map[string]bool{"backups.js": true, "editor.js": true} // with others, after the first rows of a page
 	for at, source := range sources {
 		for _, found := range loads.FindAllStringSubmatch(source, -1) {
 			loaded[found[1]+".js"] = true

@@ -106,37 +106,82 @@ func TestBrowserOpenMenu(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	b.Post("/api/v1/notes", map[string]any{"content": "Milk"}).Want(201)
-	b.open("/notes")
-	b.until(`document.querySelectorAll('#main .item').length === 1`)
-	b.js(`(() => {
-		const fetched = window.fetch;
-		const sent = new Promise((go) => { window.sendTags = go; });
-		window.fetch = async (address, ...of) => {
-			if (String(address.url ?? address).endsWith('/tags')) {
-				window.asked = true;
-				await sent;
-			}
-			return fetched(address, ...of);
-		};
-		document.querySelector('#main .item [data-act=row-menu]').click();
-	})()`)
-	b.press("Edit")
-	b.fill("Tags", "one")
-	b.click("dialog .main")
-	b.says("Saved.")
-	b.until(`!document.querySelector('dialog') && window.asked`)
-	b.js(`(() => {
-		const row = document.querySelector('#main .item');
-		row.dataset.old = '';
-		row.querySelector('[data-act=row-menu], .menu summary').click();
-	})()`)
-	b.until(`document.querySelector('#main .item .menu[open] [data-act=delete]')`)
-	b.js(`window.sendTags()`)
-	b.until(`!('old' in document.querySelector('#main .item').dataset)`)
-	is.Equal(b.js(`document.activeElement === document.querySelector('#main .item.open .menu[open] summary')`), true)
+	for tag, focused := range map[string]string{"one": "summary", "two": "[data-act=copy]"} {
+		b.open("/notes")
+		b.until(`document.querySelectorAll('#main .item').length === 1`)
+		b.js(`(() => {
+			const fetched = window.fetch;
+			const sent = new Promise((go) => { window.sendTags = go; });
+			window.fetch = async (address, ...of) => {
+				if (String(address.url ?? address).endsWith('/tags')) {
+					window.asked = true;
+					await sent;
+				}
+				return fetched(address, ...of);
+			};
+			document.querySelector('#main .item [data-act=row-menu]').click();
+		})()`)
+		b.press("Edit")
+		b.fill("Tags", tag)
+		b.click("dialog .main")
+		b.says("Saved.")
+		b.until(`!document.querySelector('dialog') && window.asked`)
+		b.js(`(() => {
+			const row = document.querySelector('#main .item');
+			row.dataset.old = '';
+			row.querySelector('[data-act=row-menu], .menu summary').click();
+		})()`)
+		b.until(`document.querySelector('#main .item .menu[open] [data-act=delete]')`)
+		b.js(`document.querySelector('#main .menu[open] ` + focused + `').focus(), window.sendTags()`)
+		b.until(`!('old' in document.querySelector('#main .item').dataset)`)
+		b.until(`document.activeElement === document.querySelector('#main .item.open .menu[open] ` + focused + `')`)
+	}
 	b.press("Make public")
 	becomes(b.App, "notes", "isPublic", true)
 	is.True(b.Sound())
+}
+
+// TestBrowserUnselect: what is selected no more is not shown as selected, whatever ended the selection.
+func TestBrowserUnselect(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for i := range 3 {
+		b.Post("/api/v1/notes", map[string]any{"title": fmt.Sprint("note ", i), "content": "x"}).Want(201)
+	}
+	b.open("/notes")
+	const picked = `document.querySelectorAll('.item.picked, .item .pick input:checked').length`
+	shows := func(n int) {
+		b.Helper()
+		b.until(fmt.Sprintf(`%s === %d && document.querySelector('.bulk').hidden === %t`, picked, 2*n, n == 0))
+	}
+	// The box is ticked and the record selected at once, also before the script of the selection has come.
+	b.js(`document.querySelector('#main .pick input').click(), document.querySelector('#main .item a.name').focus()`)
+	b.keys(kb.Escape)
+	is.Equal(b.js(picked), 0.0)
+
+	b.click(`#main .item:nth-child(2) .pick`)
+	shows(1)
+	b.keys(kb.Escape)
+	shows(0)
+	b.click(`#main .item:nth-child(2) .pick`)
+	b.click(`#main .item:nth-child(3) .pick`)
+	shows(2)
+	b.keys(kb.Delete)
+	b.until(`document.querySelectorAll('#main .item').length === 1`)
+	b.press("Undo")
+	b.until(`document.querySelectorAll('#main .item').length === 3`)
+	shows(0)
+	b.click(`#main .item:nth-child(2) .pick`)
+	shows(1)
+	b.click(`nav a[data-nav="bookmark"]`)
+	b.until(`document.querySelector('h1')?.textContent === 'Bookmarks'`)
+	b.js(`history.back()`)
+	b.until(`document.querySelectorAll('#main .item').length === 3`)
+	shows(0)
+	b.click(`#main .item:nth-child(1) .pick`)
+	shows(1)
+	b.press("Clear selection")
+	shows(0)
 }
 
 // TestBrowserHome: the box of the home page makes what was typed into what it

@@ -1,9 +1,11 @@
 // The beginning of the owner's app: one HTML page serves all its addresses, and the scripts show the page of the
 // address, using the data that came with the HTML and the API. It owns the keyboard and what happens at the start. Of
 // view it uses name, kind and box. The HTML page runs it, and nothing imports it.
-import { addActions, all, currentRow, find, h, moveFocus, moveFocusVertically, painted, runAction, t } from './dom.js';
+import {
+  addActions, all, currentRow, find, h, moveFocus, moveFocusVertically, painted, runAction, t, toast,
+} from './dom.js';
 import { editorOf, kinds } from './kinds.js';
-import { copyItemLink, openShare, saveRecord, selection, withSelection } from './list.js';
+import { clearSelection, copyItemLink, openShare, saveRecord, selection } from './list.js';
 import './pages.js';
 import { addPages, go, removeRow, showFirst, withDeleting } from './router.js';
 import { base, labelsComeLater, loadModule, Problem, showProblem, start, storage, view } from './session.js';
@@ -82,7 +84,7 @@ function leaveOne(e, typing) {
     e.target.blur();
     return;
   }
-  if (selection().length) withSelection((m) => m.deselectAll());
+  if (selection().length) clearSelection();
   else all('.toast').pop()?.end();
 }
 
@@ -157,6 +159,14 @@ addPages({
   webhooks: page('webhooks'),
 });
 
+// addLabels shows the tags and folders that did not come with the page.
+const addLabels = () => loadModule('tags').then((m) => m.addLabels(), (e) => {
+  toast(t('app.nolabels', { why: e.message }), { bad: true, action: t('common.again'), run: addLabels });
+});
+
+// What takes drops is loaded now, if it could not be loaded before.
+addEventListener('dragenter', () => { loadModule('drops').catch(() => {}); });
+
 // A name that does not fit is whole where the pointer rests on it.
 document.addEventListener('pointerover', ({ target }) => {
   const el = target.closest?.('.name, .cutoff');
@@ -165,7 +175,7 @@ document.addEventListener('pointerover', ({ target }) => {
 });
 
 await painted(); // what came with the HTML
-if (labelsComeLater) loadModule('tags').then((m) => m.addLabels(), () => {});
+if (labelsComeLater) addLabels();
 if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));
 // addRest adds what is not needed at once.
 function addRest() {

@@ -4,9 +4,8 @@ import { changeAll, deleteLater, restoreItems, trash } from './deleting.js';
 import { all, shorten, t, toast } from './dom.js';
 import { openForm } from './forms.js';
 import { tagNames } from './kinds.js';
-import { change, fetchRecord, updateRows } from './list.js';
+import { change, clearSelection, fetchRecord, updateRows } from './list.js';
 import { go, rerender } from './router.js';
-import { deselectAll } from './selection.js';
 import {
   api, base, countChange, countItems, hideFolder, Problem, refreshFolders, refreshTags, setTrashed, showProblem, start,
 } from './session.js';
@@ -55,7 +54,7 @@ async function deleteNow(records, kept) {
   const renew = () => {
     countChange();
     refreshTags();
-    deselectAll();
+    clearSelection();
     return rerender();
   };
   await renew();

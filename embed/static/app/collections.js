@@ -1,5 +1,5 @@
-// Collections: many items behind one link. Making one. It uses nothing of view. The router calls shareFolder and
-// shareTogether; uploads.js calls shareUploads.
+// Collections: many items behind one link. Making one. It uses nothing of view. kind.js calls shareFolder,
+// selection.js shareTogether, and uploads.js shareUploads.
 import { t, toast } from './dom.js';
 import { openForm } from './forms.js';
 import { openShare, updateRows } from './list.js';

@@ -2,7 +2,7 @@
 // wait for Undo. Of view it uses list. Whatever deletes or restores calls it.
 import { shorten, t, toast } from './dom.js';
 import { apiPathOf, titleOf } from './kinds.js';
-import { anyTag, fetchRecord, mostAtOnce, rowsOf, selected, updateRows } from './list.js';
+import { anyTag, fetchRecord, mostAtOnce, rowsOf, selected, unpick, updateRows } from './list.js';
 import { api, countChange, countItems, Problem, refreshTags, setTrashed, showProblem, start, view } from './session.js';
 
 // ---- Later ----
@@ -64,7 +64,9 @@ function hide(records) {
   return (back) => {
     const ids = new Set(back.map((r) => r.id));
     for (const [row, mark] of removed) {
-      if (mark.isConnected && ids.has(row.record.id)) mark.replaceWith(row);
+      if (!mark.isConnected || !ids.has(row.record.id)) continue;
+      unpick(row);
+      mark.replaceWith(row);
     }
     list?.count(listed.filter((r) => ids.has(r.id)), 1);
   };

@@ -1,5 +1,5 @@
-// What the cards of a list show: the beginning of a text with its tasks, a picture, or a letter in a colour. It owns
-// nothing that stays, and uses nothing of view. kind.js gives faceOf to its list.
+// What the cards of a list show: the beginning of a text with its tasks, a picture, or a letter in a colour; and the
+// collections that others share. It owns nothing that stays, and uses signal of view. kind.js calls it.
 import { h, hostOf, t } from './dom.js';
 import { belowTitle, titleOf } from './kinds.js';
 import { takeAnswer } from './session.js';

@@ -373,10 +373,25 @@ export function listOf(source, {
 // need no row. selection.js fills them.
 export const selected = new Map(), unshown = new Set();
 export const selection = () => [...selected.values()];
+
+// clearSelection clears the selection, and what shows it.
 export function clearSelection() {
+  if (!selected.size) return;
   selected.clear();
   unshown.clear();
   document.body.classList.remove('selecting');
+  const { ul, bar } = view?.list ?? {};
+  if (!ul) return; // the page is drawn again
+  bar.hidden = true;
+  ul.classList.remove('picking');
+  for (const row of all('.item', ul)) unpick(row);
+}
+
+// unpick shows that a row is not selected.
+export function unpick(row) {
+  row.classList.remove('picked');
+  const box = find('.pick input', row);
+  if (box) box.checked = false;
 }
 
 // withSelection uses the module of the selection, which is loaded for the first one.
@@ -391,7 +406,13 @@ addActions({
     el.replaceWith(menu);
     summary.focus();
   },
-  pick: (el, e) => withSelection((m) => m.pick(el, e.shiftKey)),
+  pick(el, e) {
+    const { record } = itemOf(el);
+    if (el.checked) selected.set(record.id, record);
+    else selected.delete(record.id);
+    withSelection((m) => m.pick(el, e.shiftKey));
+  },
+  'pick-none': clearSelection,
 });
 
 // ---- Changing records ----

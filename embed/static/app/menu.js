@@ -1,6 +1,7 @@
 // The menu of a row. It owns nothing that stays, and uses nothing of view. list.js calls fillMenu when the user opens a
 // menu, and when the record of an open one has changed.
 import { button, find, h, icon, itemOf, t } from './dom.js';
+import { focusedAction } from './list.js';
 import { localAddress } from './session.js';
 
 // fillMenu puts into a menu what can be done with the record of its row.
@@ -11,6 +12,7 @@ export function fillMenu(menu) {
   const opened = { href: at, target: '_blank', rel: 'noopener noreferrer' };
   const saved = { href: localAddress(r.url), download: r.originalName };
   const pop = find('.pop', menu);
+  const act = focusedAction(pop);
   pop.replaceChildren(
     h('a.button', opened, icon('open'), t('common.open')),
     ...(r.kind === 'file' ? [h('a.button', saved, icon('download'), t('common.download'))] : []),
@@ -19,6 +21,7 @@ export function fillMenu(menu) {
     item('copy', 'copy', t('common.copyLink')),
     item('publish', r.isPublic ? 'lock' : 'check', r.isPublic ? t('list.private') : t('list.publish')),
     item('delete', 'trash', t('common.delete')));
+  if (act) find(`[data-act="${act}"]`, pop)?.focus({ preventScroll: true });
 
   // It opens upwards if it would end below the window and there is room above.
   pop.classList.remove('up');

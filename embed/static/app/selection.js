@@ -1,9 +1,8 @@
 // Selecting records in a list, and what is done with those that are selected. It shows the bar for them, and what is
-// selected is in list.js. Of view it uses list and signal. list.js calls pick and showSelection, the keyboard and
-// bulk.js call deselectAll.
+// selected is in list.js. Of view it uses list and signal. list.js calls pick and showSelection.
 import { removeRecords } from './deleting.js';
 import { add, addActions, all, button, find, h, icon, iconButton, itemOf, number, t, toast } from './dom.js';
-import { clearSelection, focusedAction, mostAtOnce, selected, selection, unshown } from './list.js';
+import { focusedAction, mostAtOnce, selected, selection, unshown } from './list.js';
 import { loadModule, showProblem, view } from './session.js';
 
 // mostSelected is what one request can restore from the trash.
@@ -60,23 +59,21 @@ export function showSelection({ source, ul, bar }) {
 // lastPicked is the row from which Shift selects.
 let lastPicked = null;
 
-// pick selects the row of a box that was ticked, or the rows since the last one if they are many.
+// pick follows a change of the box of a row, which is selected or not by then. If many is true, the rows since the last
+// one get the same.
 export function pick(box, many) {
-  const row = itemOf(box);
-  const rows = all('.item', view.list.ul);
-  let picked = [row];
-  if (many && lastPicked?.isConnected) {
+  const row = itemOf(box), rows = all('.item', view.list?.ul);
+  if (many && lastPicked?.isConnected && rows.includes(row)) {
     const [from, to] = [rows.indexOf(lastPicked), rows.indexOf(row)].sort((a, b) => a - b);
-    picked = rows.slice(from, to + 1);
+    for (const one of rows.slice(from, to + 1)) {
+      find('.pick input', one).checked = box.checked;
+      if (box.checked) selected.set(one.record.id, one.record);
+      else selected.delete(one.record.id);
+    }
   }
-  for (const one of picked) {
-    find('.pick input', one).checked = box.checked;
-    if (box.checked) selected.set(one.record.id, one.record);
-    else selected.delete(one.record.id);
-    if (!box.checked) unshown.delete(one.record.id);
-  }
+  for (const id of unshown) if (!selected.has(id)) unshown.delete(id);
   lastPicked = row;
-  showSelection(view.list);
+  if (view.list) showSelection(view.list);
 }
 
 function pickAll() {
@@ -102,13 +99,6 @@ async function pickMatching({ list, signal }) {
   showSelection(list);
 }
 
-// deselectAll clears the selection and shows it.
-export function deselectAll() {
-  clearSelection();
-  for (const box of all('.pick input')) box.checked = false;
-  if (view.list) showSelection(view.list);
-}
-
 // ---- What is done with the selection ----
 
 const withBulk = (use) => loadModule('bulk').then(use).catch(showProblem);
@@ -127,7 +117,6 @@ addActions({
       await pickMatching(view);
     } catch (e) { showProblem(e); } finally { progress.end(); }
   },
-  'pick-none': deselectAll,
   'bulk-delete': () => (unshown.size ? together((m, records) => m.deleteEach(records)) : removeRecords(selection())),
   'bulk-tag': () => together((m, records) => m.tagEach(records)),
   'bulk-folder': () => together((m, records) => m.moveEach(records)),

@@ -134,7 +134,7 @@ export async function loadModule(name) {
   const texts = start.texts[name], script = start.modules[name];
   try {
     if (texts) {
-      document.head.append(h('link', { rel: 'modulepreload', href: script }));
+      fetch(script).catch(() => {});
       await import(texts);
       delete start.texts[name];
     }
