@@ -155,18 +155,19 @@ func loadedModules(sources map[string]string) []string {
 	loads := regexp.MustCompile(`\b(?:loadModule|page)\('([a-z-]+)'\)`)
 	imported := map[string]bool{}
 	loaded := map[string]bool{"backups.js": true, "editor.js": true} // with others, after the first rows of a page
-	for at, source := range sources {
+	for _, source := range sources {
 		for _, found := range loads.FindAllStringSubmatch(source, -1) {
 			loaded[found[1]+".js"] = true
 		}
 		for _, found := range importOf.FindAllStringSubmatch(source, -1) {
 			imported[found[2]] = true
 		}
-		if path.Dir(at) == "static/app" {
-			loaded[path.Base(at)] = loaded[path.Base(at)]
+	}
+	for at := range sources {
+		if name := path.Base(at); path.Dir(at) == "static/app" && !imported[name] {
+			loaded[name] = true
 		}
 	}
-	maps.DeleteFunc(loaded, func(name string, asked bool) bool { return !asked && imported[name] })
 	return slices.Sorted(maps.Keys(loaded))
 }
 
