@@ -237,11 +237,11 @@ const laterText = "-later"
 var scriptTexts = map[string][]string{
 	"app-text": {
 		"add", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "kind", "list",
-		"metadata", "offline", "problems", "search", "tags", "tiles", "uploads",
+		"metadata", "offline", "problems", "reader", "search", "share", "tags", "tiles", "uploads", "viewer",
 	},
 	"account-later":     {"account", "sessions"},
 	"activity-later":    {"activity", "events", "sessions"},
-	"admin-later":       {"account", "admin", "backups", "instance", "settings", "share"},
+	"admin-later":       {"account", "admin", "backups", "instance", "settings"},
 	"backups-later":     {"backups"},
 	"board-later":       {"board", "guests"},
 	"cards-later":       {"people"},
@@ -249,7 +249,7 @@ var scriptTexts = map[string][]string{
 	"conflict-later":    {"conflict"},
 	"help-later":        {"shortcuts"},
 	"house-later":       {"house"},
-	"keys-later":        {"account", "keys", "sessions", "setups", "share"},
+	"keys-later":        {"account", "keys", "sessions", "setups"},
 	"own-later":         {"own", "pictures"},
 	"picker-later":      {"board"},
 	"pictures-later":    {"pictures", "tray"},
@@ -257,18 +257,15 @@ var scriptTexts = map[string][]string{
 	"remote-later":      {"remote"},
 	"news-later":        {"news"},
 	"replace-later":     {"replace", "sessions", "trash", "versions"},
-	"reader-later":      {"reader"},
-	"requests-later":    {"guests", "requests", "share"},
-	"security-later":    {"account", "activity", "events", "identities", "keys", "security", "sessions", "setups", "share"},
+	"requests-later":    {"guests", "requests"},
+	"security-later":    {"account", "activity", "events", "identities", "keys", "security", "sessions", "setups"},
 	"settings-later":    {"settings"},
-	"share-later":       {"share"},
 	"ticks-later":       {"ticks"},
 	"trash-later":       {"sessions", "trash"},
 	"uploads-later":     {"tray"},
 	"versions-later":    {"sessions", "versions"},
 	"waiting-later":     {"waiting"},
-	"viewer-later":      {"reader", "viewer"},
-	"webhooks-later":    {"share", "webhooks"},
+	"webhooks-later":    {"webhooks"},
 	"welcome-later":     {"welcome"},
 	// What a sender may be told. English comes with the answer.
 	"up-text": {
@@ -326,7 +323,7 @@ func pageScripts() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "extension" })
 }
 
-// ModuleTexts are the served names of the scripts with the texts of modules of the app, by module. The app runs such a
+// ModuleTexts are the served names of the scripts with the texts of modules of the app, by module. The app loads such a
 // script before the module. The other modules need only the texts that come with the page.
 func (l Lang) ModuleTexts() map[string]string {
 	all := make(map[string]string)

@@ -129,16 +129,11 @@ export async function nowOrLater(send, request) {
   }
 }
 
-// loadModule loads a script that only some pages need. It runs after its texts, and is fetched at the same time.
+// loadModule loads a script that only some pages need, after its texts.
 export async function loadModule(name) {
-  const texts = start.texts[name], script = start.modules[name];
   try {
-    if (texts) {
-      fetch(script).catch(() => {});
-      await import(texts);
-      delete start.texts[name];
-    }
-    return await import(script);
+    if (start.texts[name]) await import(start.texts[name]);
+    return await import(start.modules[name]);
   } catch { throw problemOf(0); }
 }
 
