@@ -198,12 +198,21 @@ func TestBrowserOfflineEdit(t *testing.T) {
 		b.until(`!!` + textField)
 		g.shut()
 		b.fill("Text", text)
+		b.js(`(() => {
+			const fetched = window.fetch, held = new Promise((go) => { window.release = go; });
+			window.fetch = async (address, of) => {
+				const answer = await fetched(address, of);
+				if (of.method === 'GET' && String(address).endsWith(` + quoted(note) + `)) await held;
+				return answer;
+			};
+		})()`) // the editor closes when it has read what was saved
 		b.press("Save")
 		b.says("Saved on this device")
 		b.URL = server
 	}
 
 	edit("butter")
+	b.js(`window.release()`)
 	is.Equal(b.js(draft), true)
 	g.open()
 	b.js(`void navigator.serviceWorker.controller.postMessage({ want: 'send' })`)
@@ -217,7 +226,9 @@ func TestBrowserOfflineEdit(t *testing.T) {
 	g.open()
 	b.js(`void navigator.serviceWorker.controller.postMessage({ want: 'send' })`)
 	b.says("Something you changed offline was changed elsewhere too")
-	b.press("Show")
+	// The editor is still closing when another one is asked for.
+	b.until(`[...document.querySelectorAll('#toasts button')].some((e) => e.textContent === 'Show')`)
+	b.js(`[...document.querySelectorAll('#toasts button')].find((e) => e.textContent === 'Show').click(), setTimeout(window.release)`)
 	b.shows("This was changed elsewhere")
 	b.press("Keep both")
 	b.until(`!` + textField)

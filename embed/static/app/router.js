@@ -243,10 +243,10 @@ async function openItem(to) {
 // ---- Moving ----
 
 // closed waits until what is closing has closed. The close event of a dialog comes later than its end, and may make a
-// step back.
+// step back. An editor whose form is inert closes as soon as it knows what was saved.
 async function closed() {
   const end = (el) => new Promise((done) => { el.addEventListener('close', done, { once: true }); });
-  await Promise.all(all('dialog:not([open])').map(end));
+  await Promise.all(all('dialog:not([open]), dialog:has(form[inert])').map(end));
   await goingBack;
   goingBack = null;
 }
