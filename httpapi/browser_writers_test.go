@@ -200,12 +200,17 @@ func TestBrowserOfflineEdit(t *testing.T) {
 		b.fill("Text", text)
 		b.js(`(() => {
 			const fetched = window.fetch, held = new Promise((go) => { window.release = go; });
+			let reads = 0;
 			window.fetch = async (address, of) => {
-				const answer = await fetched(address, of);
-				if (of.method === 'GET' && String(address).endsWith(` + quoted(note) + `)) await held;
-				return answer;
+				const isRead = of.method === 'GET' && String(address).endsWith(` + quoted(note) + `), first = isRead && ++reads === 1;
+				try {
+					return await fetched(address, of);
+				} finally {
+					if (first) await held;
+					else if (isRead) window.release();
+				}
 			};
-		})()`) // the editor closes when it has read what was saved
+		})()`) // the editor closes when it has read what was saved, or when the note is read again
 		b.press("Save")
 		b.says("Saved on this device")
 		b.URL = server
@@ -228,7 +233,7 @@ func TestBrowserOfflineEdit(t *testing.T) {
 	b.says("Something you changed offline was changed elsewhere too")
 	// The editor is still closing when another one is asked for.
 	b.until(`[...document.querySelectorAll('#toasts button')].some((e) => e.textContent === 'Show')`)
-	b.js(`[...document.querySelectorAll('#toasts button')].find((e) => e.textContent === 'Show').click(), setTimeout(window.release)`)
+	b.js(`[...document.querySelectorAll('#toasts button')].find((e) => e.textContent === 'Show').click(), setTimeout(window.release, 500)`)
 	b.shows("This was changed elsewhere")
 	b.press("Keep both")
 	b.until(`!` + textField)
