@@ -246,7 +246,7 @@ func TestBrowserUpload(t *testing.T) {
 	b.slow(-1)
 	b.says("“small.txt” uploaded.")
 	is.Equal(b.js(`document.querySelector('.toast')?.textContent ?? null`), nil) // it is said in one place
-	b.press("Share …")                                      // a link would open for nobody
+	b.press("Share …")                                                           // a link would open for nobody
 	b.until(`document.querySelector('dialog[open].sharing')`)
 	b.js(`document.querySelectorAll('dialog[open]').forEach((d) => d.close())`)
 	is.Equal(b.Get("/api/v1/files").At("total"), 3.0)
