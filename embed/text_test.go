@@ -108,12 +108,13 @@ func textSources(t *testing.T) map[string]string {
 var (
 	wanted       = regexp.MustCompile(`(?:\btn?\(|\bth? |\.T\(|\.HTML\()['"]([a-zA-Z]+\.[a-zA-Z0-9]+)['"]|data-t[a-z-]*="([a-zA-Z]+\.[a-zA-Z0-9]+)"`)
 	manifestText = regexp.MustCompile(`__MSG_([a-zA-Z]+)__`)
-	// maybeKey is a string of a script that may be the key of a text, also one of several between which the script chooses.
+	// maybeKey is a string of a script that may be the key of a text, also one of several between which the script
+	// chooses.
 	maybeKey = regexp.MustCompile(`'([a-zA-Z]+)\.([a-zA-Z0-9]+)'`)
 )
 
-// Every text that is asked for is there, in a script that the page loads. A test of httpapi, which uses texts too, finds
-// texts that nothing asks for.
+// Every text that is asked for is there, in a script that the page loads. A test of httpapi, which uses texts too,
+// finds texts that nothing asks for.
 func TestTextsAreThere(t *testing.T) {
 	sources := textSources(t)
 	for at, source := range sources {

@@ -163,10 +163,10 @@ func redirectToSignIn(c *web.Request, path string) error {
 // modules are the scripts that the app loads when it needs them.
 var modules = []string{
 	"account", "activity", "admin", "awake", "backups", "board", "bookmarks", "bulk", "cards", "collections",
-	"conflict", "deleting", "drops", "editor", "forms", "help", "home", "house", "keys", "kind", "live", "menu", "moving",
-	"news", "offline", "own", "picker", "pictures", "poster", "reader", "remote", "replace", "requests", "search",
-	"security", "selection", "share", "tags", "ticks", "tiles", "trash", "tus", "uploads", "versions", "viewer",
-	"waiting", "webhooks", "welcome", "zoom",
+	"conflict", "deleting", "drops", "editor", "forms", "help", "home", "house", "keys", "kind", "live", "menu",
+	"moving", "news", "offline", "own", "picker", "pictures", "poster", "reader", "remote", "replace", "requests",
+	"search", "security", "selection", "share", "tags", "ticks", "tiles", "trash", "tus", "uploads", "versions",
+	"viewer", "waiting", "webhooks", "welcome", "zoom",
 }
 
 // respondApp answers with a page of the app and the API answers that it shows first, so

@@ -232,7 +232,8 @@ func TestBrowserUpload(t *testing.T) {
 	b.press("Share as one link")
 	b.fill("Title", "Trip")
 	b.press("Share")
-	b.until(`document.querySelector('dialog[open].sharing .house')`) // its people are loaded while there is a connection
+	// The people in the dialog are loaded while there is a connection.
+	b.until(`document.querySelector('dialog[open].sharing .house')`)
 	is.Equal(one(b.App, "collections", "itemCount"), 2.0)
 	b.js(`document.querySelectorAll('dialog[open]').forEach((d) => d.close())`)
 	is.Equal(b.Get("/api/v1/files").At("total"), 2.0)
@@ -1513,7 +1514,9 @@ func TestBrowserBeforeScripts(t *testing.T) {
 
 // idle matches what the app fetches when it has nothing else to do, and the last cards of the account, which keep
 // nothing above them waiting.
-var idle = regexp.MustCompile(`^/static/(cards|cards-later-en|deleting|drops|editor|forms|live|metadata|offline|page|reader|viewer)\.`)
+var idle = regexp.MustCompile(
+	`^/static/(cards|cards-later-en|deleting|drops|editor|forms|live|metadata|offline|page|reader|viewer)\.`,
+)
 
 // TestBrowserOneRound: whatever the page, the document names all that it needs,
 // and nothing is asked for because a script, a style sheet or an answer came.

@@ -202,7 +202,8 @@ func TestBrowserOfflineEdit(t *testing.T) {
 			const fetched = window.fetch, held = new Promise((go) => { window.release = go; });
 			let reads = 0;
 			window.fetch = async (address, of) => {
-				const isRead = of.method === 'GET' && String(address).endsWith(` + quoted(note) + `), first = isRead && ++reads === 1;
+				const isRead = of.method === 'GET' && String(address).endsWith(` + quoted(note) + `);
+				const first = isRead && ++reads === 1;
 				try {
 					return await fetched(address, of);
 				} finally {
@@ -232,8 +233,9 @@ func TestBrowserOfflineEdit(t *testing.T) {
 	b.js(`void navigator.serviceWorker.controller.postMessage({ want: 'send' })`)
 	b.says("Something you changed offline was changed elsewhere too")
 	// The editor is still closing when another one is asked for.
-	b.until(`[...document.querySelectorAll('#toasts button')].some((e) => e.textContent === 'Show')`)
-	b.js(`[...document.querySelectorAll('#toasts button')].find((e) => e.textContent === 'Show').click(), setTimeout(window.release, 500)`)
+	const show = `[...document.querySelectorAll('#toasts button')].find((e) => e.textContent === 'Show')`
+	b.until(show)
+	b.js(show + `.click(), setTimeout(window.release, 500)`)
 	b.shows("This was changed elsewhere")
 	b.press("Keep both")
 	b.until(`!` + textField)

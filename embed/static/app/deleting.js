@@ -2,7 +2,7 @@
 // wait for Undo. Of view it uses list. Whatever deletes or restores calls it.
 import { shorten, t, toast } from './dom.js';
 import { apiPathOf, titleOf } from './kinds.js';
-import { anyTag, fetchRecord, mostAtOnce, rowsOf, selected, unpick, updateRows } from './list.js';
+import { anyTag, fetchRecord, rowsOf, selected, unpick, updateRows } from './list.js';
 import { api, countChange, countItems, Problem, refreshTags, setTrashed, showProblem, start, view } from './session.js';
 
 // ---- Later ----
@@ -33,6 +33,9 @@ addEventListener('pagehide', endWaiting);
 document.addEventListener('visibilitychange', () => { if (document.hidden) endWaiting(); });
 
 // ---- Records ----
+
+// mostAtOnce is how many records one request can change or list.
+export const mostAtOnce = 500;
 
 // restoreItems restores records from the trash. It returns what the server says of each: its id, slug and former slug.
 export async function restoreItems(records) {

@@ -395,7 +395,7 @@ export function unpick(row) {
 }
 
 // withSelection uses the module of the selection, which is loaded for the first one.
-export const withSelection = (use) => loadModule('selection').then(use).catch(showProblem);
+const withSelection = (use) => loadModule('selection').then(use).catch(showProblem);
 
 addActions({
   more: () => view.list.load(view.signal),
@@ -416,9 +416,6 @@ addActions({
 });
 
 // ---- Changing records ----
-
-// mostAtOnce is how many records one request can change or list.
-export const mostAtOnce = 500;
 
 // anyTag stands for the tag of a record that a list has shown: lists do not have the tags.
 export const anyTag = '*';

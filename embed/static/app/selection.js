@@ -1,8 +1,8 @@
 // Selecting records in a list, and what is done with those that are selected. It shows the bar for them, and what is
 // selected is in list.js. Of view it uses list and signal. list.js calls pick and showSelection.
-import { removeRecords } from './deleting.js';
+import { mostAtOnce, removeRecords } from './deleting.js';
 import { add, addActions, all, button, find, h, icon, iconButton, itemOf, number, t, toast } from './dom.js';
-import { focusedAction, mostAtOnce, selected, selection, unshown } from './list.js';
+import { focusedAction, selected, selection, unshown } from './list.js';
 import { loadModule, showProblem, view } from './session.js';
 
 // mostSelected is what one request can restore from the trash.
